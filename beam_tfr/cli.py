@@ -183,8 +183,10 @@ def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, progra
         if flags.count(name) < 2:
             continue
         if parsed.command == "remove":
-            raise UsageError(f"{name} is given more than once, but counts once: give it once")
-        print_message(f"{program}: {name} is given more than once: the last one counts")
+            raise UsageError(
+                f"{name} is specified more than once, but only one counts: specify it once"
+            )
+        print_message(f"{program}: {name} is specified more than once: the last one counts")
 
 
 def _run_command(arguments: Sequence[str], program: str) -> int:

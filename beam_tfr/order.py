@@ -234,14 +234,14 @@ class Order:
         if self.remainder == "keep":
             if 0 < last_step_size < self.num_hosts:
                 raise fail(
-                    f"{self.total} examples give some of the {self.num_hosts} hosts a step more "
-                    'than others, which would wait for ever. Give "drop" or "pad"'
+                    f"{self.total} examples would give some of the {self.num_hosts} hosts one "
+                    'step more than others, which would wait forever. Use "drop" or "pad"'
                 )
         elif self.batch_size is None and self.num_hosts == 1:
-            raise fail("has no effect without `batch_size=`: give that too, or leave this out")
+            raise fail("has no effect without `batch_size=`: set both, or leave this out")
         if self.steps == 0:
             raise fail(
-                f"leaves nothing of {self.total} examples in steps of {self.step_size}: give a "
+                f"leaves no complete step of {self.step_size} from {self.total} examples: use a "
                 'smaller `batch_size=`, or `remainder="pad"`'
             )
 

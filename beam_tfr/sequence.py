@@ -47,8 +47,8 @@ _CONTENTS_THREADS = 8  # threads that read contents of shards
 class Records(Sequence[Any]):
     """The records of a split, by number, in the order on disk.
 
-    May be used by several threads, before and after a fork, and pickled; keeps no file open. Reads
-    each record with one `pread` or one range request, and checks its checksum.
+    Several threads may use a sequence, before and after a fork, and it can be pickled. It keeps no
+    file open, reads each record with one `pread` or one range request, and checks its checksum.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
@@ -66,7 +66,7 @@ class Records(Sequence[Any]):
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
             the dataset has masks of boxes.
-        target: column that takes the place of the labels, such as a number to predict.
+        target: column that replaces the labels, such as a number to predict.
         transform: function called with each image, or its bytes. With `boxes`, or masks or pairs
             in a "dict", it is called with (image, dict of the other features), and returns such a
             pair.
@@ -81,7 +81,7 @@ class Records(Sequence[Any]):
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size.
 
-    Reading raises DataError that names what is damaged or was replaced, IndexError, and OSError.
+    Reading raises DataErrors that name damaged or replaced files, IndexErrors, and OSErrors.
     """
 
     @without_traceback

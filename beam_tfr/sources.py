@@ -331,13 +331,13 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
     if not options.resize:
         yield (
             "images are padded, not cropped: the sides that `resize=crop` cuts off also hold "
-            "boxes, points or masks; give `resize=` to choose"
+            "boxes, points or masks; set `resize=` to choose"
         )
     features = FeaturesDict.from_options(plan.options)
     masks = [companion for companion in features.companions if companion.marks_places]
     if any(not mask.handling.outside for mask in masks):
         yield (
-            "masks have 0 where images are padded: fine if 0 is their background, else give "
+            "masks have 0 where images are padded: fine if 0 is their background, else add "
             "another value after their path or type, such as [255]"
         )
 
@@ -346,8 +346,8 @@ def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> 
     """Yields a message if masks or pairs are not read because images are in archives."""
     if options.pair and any(map(ARCHIVE.search, patterns)):
         yield (
-            "`pair=` names files on a disk or on gs://, and none is read from an archive: unpack "
-            "archives that hold masks or other images of pairs"
+            "`pair=` reads files from a disk or gs://, but not from archives: unpack archives "
+            "that hold masks or other images of pairs"
         )
 
 
@@ -396,7 +396,7 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     others = (path for path in paths if not has_image_name(path) and not ARCHIVE.search(path))
     record = find_records(itertools.islice(others, MOST_RECORDS))
     if record:
-        raise UsageError("holds TFRecords; give it as a `table=`", option="input", value=record)
+        raise UsageError("holds TFRecords; specify it with `table=`", option="input", value=record)
 
 
 def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
@@ -413,7 +413,7 @@ def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
             if isinstance(format_of(pattern), TfRecord):
                 kind += " of TFRecords"
             raise UsageError(
-                f"is {kind}, not images: give it as `table={shlex.quote(pattern)}`",
+                f"is {kind}, not images: specify it with `table={shlex.quote(pattern)}`",
                 option="input",
                 value=pattern,
             )
@@ -438,7 +438,7 @@ def _read_classes(path: str) -> _Classes:
         id_note = ""
         if number:
             id_note = (
-                f"`classes={path}` counts from {number}, but ids count from 0, the id of "
+                f"`classes={path}` counts from {number}, but ids count from 0, which is the id of "
                 f"{classes.names[0]}"
             )
         return _Classes(
@@ -458,8 +458,8 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     if options.encoding in IMAGE_ENCODINGS:
         refused = _REFUSED
         problem = (
-            "no image in it can be read alone: unpack it, or make a .zip or .tar of it, in one "
-            "piece if it is split; give TFRecords as a `table=`"
+            "images in it cannot be read one by one: unpack it, or turn it into a .zip or .tar, "
+            "in one piece if it is split; specify TFRecords with `table=`"
         )
     else:
         refused = ARCHIVE
@@ -538,7 +538,10 @@ def _check_outside(options: ConvertOptions, files: Sequence[str]) -> None:
     if holds_shards or output.startswith(folders):
         options.refuse(
             "output",
-            "holds what `table=` reads, or is below the folder of the dataset; choose another",
+            (
+                "holds files that `table=` reads, or is below the folder of the dataset; choose "
+                "another"
+            ),
         )
 
 

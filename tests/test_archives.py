@@ -184,7 +184,7 @@ def test_masks_of_images_in_archives_are_told_to_be_unpacked(tmp_path: Path) -> 
     for form, told in (("zip", True), ("png", False)):
         given = {"input": tmp_path / f"a.{form}", "pair": "mask=m/{stem}.png", "output": tmp_path}
         notes = open_source(from_values(given, ConvertOptions)).notes
-        assert any("none is read from an archive" in note for note in notes) == told
+        assert any("not from archives" in note for note in notes) == told
     text = describe_mask_folders(["images", "masks"], in_archives=True)
     assert text.endswith("once archives are unpacked")
 
@@ -490,7 +490,7 @@ def test_archives_in_archives_must_be_unpacked(tmp_path: Path) -> None:
     assert (count_archives(kinds), count_packed(kinds), count_raw(kinds)) == (2, 2, 1)
     told = describe_skipped(kinds)
     assert "archives such as these must be unpacked: 1 .rar, 1 .tar.gz" in told
-    assert "raw photos of cameras (1 .NEF) must be developed" in told
+    assert "raw camera photos (1 .NEF) must be developed" in told
 
 
 @pytest.mark.parametrize(
@@ -651,7 +651,9 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(
     "name", ["a.tar.gz", "a.tgz", "a.tar.zst", "a.tbz2", "a.txz", "a.7z", "a.RAR"]
 )
 def test_what_cannot_be_read_at_random_says_so(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="no image in it can be read alone: unpack it, or make a"):
+    with pytest.raises(
+        UsageError, match="images in it cannot be read one by one: unpack it, or turn it"
+    ):
         beam_tfr.convert(input=tmp_path / name, output=tmp_path / "out")
 
 

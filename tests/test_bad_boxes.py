@@ -532,8 +532,8 @@ def test_the_manifest_counts_boxes_by_size_and_image(
     assert "boxes." not in str(found)
     convert(given, tmp_path / "all", min_visible=0)
     told = str(beam_tfr.diff(tmp_path / "d", tmp_path / "all"))
-    assert "boxes.dropped: 2 there, 0 now" in told
-    assert "boxes.small: 3 there, 5 now" in told
+    assert "boxes.dropped: 2 before, 0 now" in told
+    assert "boxes.small: 3 before, 5 now" in told
     with (tmp_path / "d" / "manifest.json").open() as file:
         fields = json.load(file)
     fields["statistics"]["boxes"] |= {

@@ -378,7 +378,7 @@ def test_bad_boxes_of_rows_that_imply_boxes(tmp_path: Path) -> None:
     )
     for name in ("a.jpg", "b.jpg"):
         Image.new("RGB", (40, 30)).save(tmp_path / name)
-    with pytest.raises(DataError, match="give `bad_boxes=drop` to leave out only the boxes that"):
+    with pytest.raises(DataError, match="use `bad_boxes=drop` to leave out only boxes that"):
         convert(table=str(table), output=f"{tmp_path}/o")
     result = convert(table=str(table), output=f"{tmp_path}/d", bad_boxes="drop")
     assert result.counts["written"] == 2

@@ -314,7 +314,8 @@ def test_a_crop_drops_what_is_hardly_visible(tmp_path: Path) -> None:
     strict: dict[str, Any] = {"image_size": 50, "resize": "crop", "min_visible": 0.6}
     with pytest.raises(
         DataError,
-        match=r"class a would be lost .*: all of its boxes there \(2\) were dropped\. Lower",
+        match=r"class a would be lost .*: all "
+        r"of its boxes in this split \(2\) were dropped\. Lower",
     ):
         convert(table, tmp_path / "strict", **strict)
     strict["allow_empty"] = ("a", "b")

@@ -64,7 +64,7 @@ def test_new_ids_are_told_and_the_cure_works_as_it_is_written(
     for command in ("convert", "plan"):
         refused = call(command)
         told = (
-            f"images there, 6 now\n  the class ids: {SHIFTED} (add {cure} to keep the old ones)\n"
+            f"images before, 6 now\n  the class ids: {SHIFTED} (add {cure} to keep the old ones)\n"
         )
         assert (refused.code, told in refused.err) == (2, True)
     kept = call("convert", *shlex.split(cure), "--output", "kept")

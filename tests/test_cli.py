@@ -67,7 +67,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["verify", "a", "--quite"], "beam-tfr verify: unknown: --quite; did you mean --quiet?"),
     (
         ["inspect", "a", "b", "c"],
-        "beam-tfr inspect: takes one PATH, not 3; put a pattern into quotes, such as 'train-",
+        "beam-tfr inspect: accepts one PATH, not 3; put a pattern into quotes, such as 'train-",
     ),
     (["inspect", "*.xyz"], "/*.xyz: matches no file"),
     (["verify", "s3://x"], "beam-tfr verify: s3://x: only local paths and gs:// are supported"),
@@ -103,14 +103,14 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (
         ["convert", "my photos", "ds"],
-        "my photos: unknown argument; say what it is, such as --input 'my photos' --output ds",
+        "my photos: unknown argument; use a flag, such as --input 'my photos' --output ds",
     ),
     (["convert", "-i", "a", "-o", "ds"], "-i: unknown flag; did you mean --input?"),
     (
         ["plan", "--input_list", "a.txt", "b c.txt"],
-        "b c.txt: unknown argument; --input_list takes one list: `cat FIRST 'b c.txt' > all.txt`",
+        "b c.txt: unknown argument; --input_list accepts one list: `cat FIRST 'b c.txt' > all.txt`",
     ),
-    (["plan", "a"], "a: unknown argument; say what it is, such as --input a"),
+    (["plan", "a"], "a: unknown argument; use a flag, such as --input a"),
     (
         ["plan", "--input", "not_there"],
         "/not_there: matches no file; there is no folder or file of this name",
@@ -293,7 +293,7 @@ def test_an_unwritable_output_is_an_error(
         with as_nobody():
             run = beam_tfr("convert", "--input", f"{source}/*.jpg", "--output", output)
         assert run.code == 2
-        cure = "give a folder that you may write to"
+        cure = "choose a folder that you can write to"
         assert re.search(f"--output {output}: cannot be written to: ({said}); {cure}\n", run.err)
         assert "Traceback" not in run.err
     assert list((public_path / "closed").iterdir()) == []
@@ -719,8 +719,8 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late_and_is_told(
     )
     assert (run.code, run.out) == (130, "")
     assert run.err == (
-        "beam-tfr convert: interrupted when all was done: run the same command again to see the "
-        "result\n"
+        "beam-tfr convert: interrupted after all work was done: run the same command again to "
+        "see the result\n"
     )
     assert (tmp_path / "o" / "manifest.json").exists()
 
@@ -790,6 +790,6 @@ def test_ctrl_c_with_several_processes_at_work(
 def test_a_flag_that_is_given_twice_is_told_and_refused_by_remove(beam_tfr: Command) -> None:
     run = beam_tfr("remove", "d", "--keys", "a.txt", "--keys", "b.txt")
     assert run.code == 2
-    assert "--keys is given more than once" in run.err
+    assert "--keys is specified more than once" in run.err
     run = beam_tfr("convert", "--table", "no.csv", "--label_column", "a", "--label_column=b")
-    assert "--label_column is given more than once: the last one counts" in run.err
+    assert "--label_column is specified more than once: the last one counts" in run.err

@@ -86,7 +86,7 @@ def test_a_resume_needs_the_same_codecs_and_no_more(
         other_version(patch, "pillow")
         refused = beam_tfr(*command, "--max_rejects=2")
     assert refused.code == 2
-    assert f"codecs.pillow: {images.codec_versions()['pillow']} there, 99 now" in refused.err
+    assert f"codecs.pillow: {images.codec_versions()['pillow']} before, 99 now" in refused.err
     made = {
         name: path.stat().st_mtime_ns for name, path in finished_shards(tmp_path / "out").items()
     }
@@ -131,7 +131,10 @@ def test_a_worker_with_other_codecs_fails_loudly(
     )
     version = images.codec_versions()["pillow"]
     assert run.code == 1
-    assert "a worker has other codecs than the worker that began this dataset: pillow " in run.err
+    assert (
+        "a worker has other codec versions than the worker that began this dataset: pillow "
+        in run.err
+    )
     assert (
         f"pillow 99 instead of {version}" in run.err or f"pillow {version} instead of 99" in run.err
     )
@@ -199,7 +202,7 @@ def test_an_update_tries_rejects_again_for_which_there_is_a_codec_now(
         assert "was not installed" not in convert(beam_tfr, photos, output).out
     run = convert(beam_tfr, photos, output)
     assert run.code == 0
-    assert "pillow-heif was not installed when this dataset was made, and is now" in run.out
+    assert "pillow-heif was not installed when this dataset was made, but is now" in run.out
     run = beam_tfr("update", output, "--input", f"{photos}/**/*.*")
     assert run.code == 0, run.err
     assert "update:  1 added" in run.out

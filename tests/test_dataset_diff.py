@@ -71,12 +71,12 @@ def test_photos_added_removed_replaced_renamed_and_moved(
         f"""\
 old: {old}: 18 records, digest {digest(old)}
 new: {new}: 18 records, digest {digest(new)}
-  splits.test: 6 there, 7 now
-  splits.train: 12 there, 11 now
-  classes.cap: 0 there, 1 now
-  classes.hat: 6 there, 4 now
-  classes.shoes: 6 there, 7 now
-  rejected.not-an-image: 0 there, 1 now
+  splits.test: 6 before, 7 now
+  splits.train: 12 before, 11 now
+  classes.cap: 0 before, 1 now
+  classes.hat: 6 before, 4 now
+  classes.shoes: 6 before, 7 now
+  rejected.not-an-image: 0 before, 1 now
   class ids: hat 0 -> 1, shoes 1 -> 2, t-shirt 2 -> 3, new: cap
 added: 1 record
   train/cap/new\\n\\x1b.jpg
@@ -157,7 +157,7 @@ def test_other_options_and_how_much_is_shown(
     lines = beam_tfr("diff", old, small, "--most", 1).out.splitlines()[2:]
     (key,) = package.diff(old, small).records("pixels", 1)
     assert lines == [
-        "  options.image_size: 224x224 there, 32x32 now",
+        "  options.image_size: 224x224 before, 32x32 now",
         "pixels: 18 records",
         f"  {key['key']}",
         "  and 17 more",
@@ -167,7 +167,7 @@ def test_other_options_and_how_much_is_shown(
     assert (run.code, run.out.splitlines()[2:]) == (
         1,
         [
-            "  options.quality: 90 there, 50 now",
+            "  options.quality: 90 before, 50 now",
             "pixels: 18 records",
             "unchanged: 0 records",
         ],
@@ -190,7 +190,7 @@ def test_equal_records_need_no_contents(
     assert (found.equal, found.unchanged, sum(found.counts.values())) == (True, 18, 0)
     assert not [*found.records("columns"), *found.records("added")]
     packed = beam_tfr("diff", old, convert("packed", "--compression", "none"))
-    shown = ["  options.compression: gzip there, none now", "unchanged: 18 records"]
+    shown = ["  options.compression: gzip before, none now", "unchanged: 18 records"]
     assert (packed.code, packed.out.splitlines()[2:]) == (1, shown)
 
 
@@ -250,11 +250,11 @@ def test_classes_splits_and_columns_of_a_table(
         key for number, key in enumerate(keys) if "/shoes/" in key and number < 12
     ]
     assert lines[:7] == [
-        "  options.feature_columns.mass: not given there, float now",
-        "  splits.test: 0 there, 1 now",
-        "  splits.train: 18 there, 17 now",
-        f"  classes.boots: 0 there, {found.counts['relabelled']} now",
-        f"  classes.shoes: 6 there, {6 - found.counts['relabelled']} now",
+        "  options.feature_columns.mass: not given before, float now",
+        "  splits.test: 0 before, 1 now",
+        "  splits.train: 18 before, 17 now",
+        f"  classes.boots: 0 before, {found.counts['relabelled']} now",
+        f"  classes.shoes: 6 before, {6 - found.counts['relabelled']} now",
         "  class ids: hat 0 -> 1, shoes 1 -> 2, t-shirt 2 -> 3, new: boots",
         f"relabelled: {found.counts['relabelled']} records",
     ]

@@ -9,14 +9,14 @@ def test_differences_are_shown_in_short_lines() -> None:
     lines = differences.describe_changes(
         {"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}}
     )
-    assert lines == f"\n  b.c: 1,2 there, 1 now\n  e: {'x' * 60}... there, not given now"
+    assert lines == f"\n  b.c: 1,2 before, 1 now\n  e: {'x' * 60}... before, not given now"
     assert (
         differences.describe_changes({"a": {"b": 1}}, {"a": None})
-        == "\n  a: {'b': 1} there, not given now"
+        == "\n  a: {'b': 1} before, not given now"
     )
     assert differences.describe_changes({"a": [1]}, {"a": [1]}) == ""
     assert differences.describe_changes({"image_size": [224, 224]}, {"image_size": [32, 48]}) == (
-        "\n  image_size: 224x224 there, 32x48 now"
+        "\n  image_size: 224x224 before, 32x48 now"
     )
 
 

@@ -315,7 +315,7 @@ def test_a_job_service_with_its_own_workers_writes_the_same_bytes(
     if "did not report its error" in refused.err:
         refused = convert(beam_tfr, photos, tmp_path / "there", *others)
     assert refused.code == 2
-    assert "options.quality: 90 there, 50 now" in refused.err
+    assert "options.quality: 90 before, 50 now" in refused.err
     assert files_of(tmp_path / "there") == expected
 
 
@@ -618,13 +618,13 @@ FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
         ),
         (
             "PermissionError: [Errno 13] Permission denied: '/o/a'",
-            "Permission denied: '/o/a'. Nothing is published; give this user the right to read "
-            "and write there, and run",
+            "Permission denied: '/o/a'. Nothing is published; allow this user to read and write "
+            "there, and run",
         ),
         (
             "IsADirectoryError: [Errno 21] Is a directory: '/o/.beam_tfr/.tmp-1' -> '/o/a.json'",
-            "Is a directory: '/o/.beam_tfr/.tmp-1' -> '/o/a.json'. Nothing is published; move what "
-            "is there out of the way, and run",
+            "Is a directory: '/o/.beam_tfr/.tmp-1' -> '/o/a.json'. Nothing is published; move "
+            "the existing file or folder away, and run",
         ),
         (
             "RuntimeError: ValueError: it is 5",

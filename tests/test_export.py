@@ -488,7 +488,7 @@ def test_a_run_that_failed_resumes_from_the_finished_shards(
     assert not json.loads((tmp_path / "out" / "export.json").read_text())["complete"]
     with pytest.raises(
         package.UsageError,
-        match=r"holds another export; .*\n  where.key: not given there, 00.png now",
+        match=r"holds another export; .*\n  where.key: not given before, 00.png now",
     ):
         export(folder, tmp_path / "out", form, where="key=00.png")
     (tmp_path / "out" / ".beam_tfr").mkdir(exist_ok=True)
@@ -513,11 +513,11 @@ def test_an_export_that_was_changed_is_not_complete(form: str, boxes: Path, tmp_
     largest.write_bytes(data[:-1])
     with pytest.raises(
         package.UsageError,
-        match=r"has changed since the export was completed; .*\n  bytes: \d+ there, \d+ now",
+        match=r"has changed since the export was completed; .*\n  bytes: \d+ before, \d+ now",
     ):
         export(folder, out, form)
     largest.unlink()
-    with pytest.raises(package.UsageError, match=r"bytes: .*\n  files: \d+ there, \d+ now"):
+    with pytest.raises(package.UsageError, match=r"bytes: .*\n  files: \d+ before, \d+ now"):
         export(folder, out, form)
     largest.write_bytes(data)
     assert not package.export(folder, out, format=form, progress=False).fresh
@@ -914,14 +914,14 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
     for code, message, folder, output, *more in (
         (
             2,
-            f"holds other files, such as {tmp_path}/full/below/a.txt; give an empty",
+            f"holds other files, such as {tmp_path}/full/below/a.txt; choose an empty",
             boxes,
             tmp_path / "full",
         ),
-        (2, "cannot be written to: Not a directory; give a folder", boxes, tmp_path / "file"),
+        (2, "cannot be written to: Not a directory; choose a folder", boxes, tmp_path / "file"),
         (
             2,
-            "cannot be written to: Not a directory; give a folder",
+            "cannot be written to: Not a directory; choose a folder",
             boxes,
             tmp_path / "file" / "below",
         ),
@@ -929,7 +929,7 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
         (2, "must not be in the dataset", boxes, boxes),
         (2, "must not be in the dataset", boxes, tmp_path / "link" / "out"),
         (2, "must not be in the dataset", tmp_path / "link", boxes / "out"),
-        (2, "--output: give an empty folder for the export", boxes, ""),
+        (2, "--output: choose an empty folder for the export", boxes, ""),
         (
             2,
             "must be one of folder, yolo, voc, webdataset",
@@ -938,9 +938,9 @@ def test_wrong_calls(beam_tfr: Command, boxes: Path, tmp_path: Path) -> None:
             "--format",
             "zip",
         ),
-        (2, "there are: train", boxes, tmp_path / "x", "--split", "tset"),
+        (2, "the splits are: train", boxes, tmp_path / "x", "--split", "tset"),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train[:5]"),
-        (2, 'several as "train+test", ', boxes, tmp_path / "x", "--split", ""),
+        (2, 'several such as "train+test", ', boxes, tmp_path / "x", "--split", ""),
         (2, "must name whole splits", boxes, tmp_path / "x", "--split", "train+"),
         (2, "only local paths and gs://", boxes, "s3://a/b"),
         (2, "holds another export", boxes, tmp_path / "done"),

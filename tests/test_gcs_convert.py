@@ -133,7 +133,7 @@ def test_input_list_and_exclude(bucket: FakeGcs, beam_tfr: Command, tmp_path: Pa
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (
         2,
-        "beam-tfr convert: --input: give at least one pattern, such as 'photos/**/*.jpg', or a "
+        "beam-tfr convert: --input: specify at least one pattern, such as 'photos/**/*.jpg', or a "
         "--table\n",
     )
 

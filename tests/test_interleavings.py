@@ -317,7 +317,7 @@ def test_an_old_file_is_never_taken_for_one_that_was_moved_in_its_place() -> Non
     with in_memory(store, set()):
         refused = rivals.convert(OUT, "second", plan_of(1, 1), overwrite=True)
         assert refused.startswith(
-            f"RunError: files in {OUT} were changed while they were put into place"
+            f"RunError: files in {OUT} were changed while they were moved into place"
         ), refused
         assert f"{OUT}/manifest.json" not in store.files
         assert rivals.convert(OUT, "third", plan_of(1, 1), overwrite=True) == "published"

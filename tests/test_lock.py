@@ -91,7 +91,7 @@ def test_a_lock_that_somebody_removed_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=rf"somebody removed the lock in {tmp_path}/\.beam_tfr"):
         lock.check_lock(str(tmp_path), "mine")
     lock.acquire_lock(str(tmp_path), "other")
-    with pytest.raises(RunError, match=r"was taken over by another run; this one stops"):
+    with pytest.raises(RunError, match=r"was taken over by another run; this run stops"):
         lock.check_lock(str(tmp_path), "mine")
 
 
@@ -177,7 +177,10 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
         ),
         (
             f"{lock_holder.JOB}2026-11",
-            "job 2026-11, since .*or cancel it and call again. Dataflow does not say that it has e",
+            (
+                "job 2026-11, since .*or cancel it and call again. Dataflow does not report that "
+                "the job has e"
+            ),
         ),
     ],
 )

@@ -550,8 +550,8 @@ def test_masks_that_a_pattern_does_not_find(
     (tmp_path / "masks" / "00.png").write_bytes(png(np.ones((40, 70), np.uint8)))
     assert cli.main(["repair", str(tmp_path / "d"), "--input", str(tmp_path), "--quiet"]) == 1
     told = (
-        "`beam-tfr verify` with --sources tells which images changed, but compares no "
-        "masks or pairs: put them back"
+        "`beam-tfr verify` with --sources lists which images changed, but compares no masks or "
+        "pairs: restore them"
     )
     assert told in capsys.readouterr().err
     (tmp_path / "masks" / "00.png").write_bytes(png(ids(40, 70, 0)))

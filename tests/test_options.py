@@ -198,7 +198,7 @@ def test_an_empty_value_means_not_given(flag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"), [("input", "give at least one pattern"), ("output", "is required: ")]
+    ("flag", "said"), [("input", "specify at least one pattern"), ("output", "is required: ")]
 )
 def test_missing_required_flag(flag: str, said: str) -> None:
     other = {"input": REQUIRED[2:], "output": REQUIRED[:2]}[flag]
@@ -283,7 +283,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "num_shards",
         "train=0",
-        "each number must be a whole number from 1 to 100000; give one, or a dict such as",
+        ("each number must be a whole number from 1 to 100000; use one number, or a dict such as"),
     ),
     ("num_shards", "train=x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
     ("num_shards", "x", "must be a whole number, or NAME=N pairs, such as train=16,test=2"),
@@ -320,11 +320,15 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "max_rejects",
         "1.01",
-        "must be a share from 0.0 to 1.0, or a whole number without a decimal point",
+        "must be a fraction from 0.0 to 1.0, or a whole number without a decimal point",
     ),
-    ("max_rejects", "-1", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
-    ("max_rejects", "1%", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
-    ("max_rejects", "1e-3", "must be a share with a decimal point, 0.0 to 1.0, or a whole number"),
+    ("max_rejects", "-1", "must be a fraction with a decimal point, 0.0 to 1.0, or a whole number"),
+    ("max_rejects", "1%", "must be a fraction with a decimal point, 0.0 to 1.0, or a whole number"),
+    (
+        "max_rejects",
+        "1e-3",
+        "must be a fraction with a decimal point, 0.0 to 1.0, or a whole number",
+    ),
 ]
 
 
@@ -385,11 +389,11 @@ EXCLUSIVE = [
     ),
     (
         ["--resize=shortest", "--image_size=256x224"],
-        "`image_size=256x224`: `resize=shortest` takes one size",
+        "`image_size=256x224`: `resize=shortest` needs a single size",
     ),
     (
         ["--color=gray", "--encoding=webp"],
-        "`color=gray`: WebP holds color images only; use `encoding=jpeg`, png or raw",
+        "`color=gray`: WebP stores only color images; use `encoding=jpeg`, png or raw",
     ),
     (
         ["--upscale", "--resize=crop"],
@@ -441,15 +445,15 @@ def test_unsupported_path(path: str, message: str) -> None:
 
 # Types that a flag cannot have, but a call in Python can.
 IN_PYTHON: list[tuple[dict[str, Any], str]] = [
-    ({"input": ()}, "`input=`: give at least one pattern"),
-    ({"input": ("",)}, "`input=`: give at least one pattern"),
-    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of texts"),
-    ({"input": Path("/photos/a.jpg")}, "`input=/photos/a.jpg`: must be a tuple of texts"),
+    ({"input": ()}, "`input=`: specify at least one pattern"),
+    ({"input": ("",)}, "`input=`: specify at least one pattern"),
+    ({"input": "/photos/*.jpg"}, "`input=/photos/*.jpg`: must be a tuple of strings"),
+    ({"input": Path("/photos/a.jpg")}, "`input=/photos/a.jpg`: must be a tuple of strings"),
     ({"input": ("/a/*", 5)}, "`input=5`: must be text"),
     ({"input": ("/a/*", "s3://b")}, "`input=s3://b`: only local paths and gs:// are supported"),
-    ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of texts"),
-    ({"table": 5}, "`table=5`: must be a tuple of texts"),
-    ({"allow_empty": "hat"}, "`allow_empty=hat`: must be a tuple of texts"),
+    ({"exclude": b"a"}, "`exclude=b'a'`: must be a tuple of strings"),
+    ({"table": 5}, "`table=5`: must be a tuple of strings"),
+    ({"allow_empty": "hat"}, "`allow_empty=hat`: must be a tuple of strings"),
     ({"output": 5}, "`output=5`: must be text"),
     ({"output": None}, "`output=`: must be text"),
     ({"input_list": b"/a"}, "`input_list=b'/a'`: must be text"),
@@ -458,7 +462,7 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"license": "\udc80"}, "`license=\\udc80`: must be UTF-8 text"),
     ({"layout": ("{label}", "*")}, "`layout=('{label}', '*')`: must be text"),
     ({"resize": ["fit"]}, "`resize=['fit']`: must be one of: crop"),
-    ({"output": ""}, "`output=`: give the folder of the dataset"),
+    ({"output": ""}, "`output=`: specify the folder of the dataset"),
     ({"quality": 90.0}, "`quality=90.0`: must be a whole number from 1 to 100"),
     ({"quality": True}, "`quality=True`: must be a whole number from 1 to 100"),
     ({"image_size": (224,)}, "`image_size=(224,)`: must be height x width"),
@@ -478,8 +482,8 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"max_aspect": True}, "`max_aspect=True`: must be a number"),
     ({"upscale": 1, "resize": "fit"}, "`upscale=1`: must be true or false"),
     ({"seed": None}, "`seed=`: must be a whole number"),
-    ({"max_rejects": float("nan")}, "`max_rejects=nan`: must be a share from 0.0 to 1.0"),
-    ({"max_rejects": -1}, "`max_rejects=-1`: must be a share"),
+    ({"max_rejects": float("nan")}, "`max_rejects=nan`: must be a fraction from 0.0 to 1.0"),
+    ({"max_rejects": -1}, "`max_rejects=-1`: must be a fraction"),
     ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each share must be a number above 0"),
     ({"splits": {"a": float("nan")}}, "`splits={'a': nan}`: each share must be a number above 0"),
     ({"splits": {}}, "`splits={}`: the shares must add up to 1"),
@@ -616,7 +620,7 @@ def test_only_what_can_change_data_is_in_the_data_options() -> None:
     [
         ("image_size = 32\nsplits = {a = 0.5, b = 0.5}\ninput = 'x'\noutput = 'o'", ""),
         ("image_sise = 32", "--image_sise: unknown flag; did you mean --image_size?"),
-        ("verbose = true", "c.toml`: `verbose=` can only be given on the command line"),
+        ("verbose = true", "c.toml`: `verbose=` can only be set on the command line"),
         ("gzip_level = 0", "--gzip_level: unknown flag; --help-all"),
         ("image_size = ", "is not valid TOML: "),
         ("a = " + "9" * 5000, "is not valid TOML: a whole number has more than 4,300 digits"),
@@ -802,7 +806,7 @@ def test_dicts_are_options_of_names_and_values() -> None:
     paths = {"output": "/o", "input": "/p/**"}
     renamed = from_values({**paths, "rename": {"dog": "hound", "cat": "kitty"}}, ConvertOptions)
     assert renamed.rename == ("cat=kitty", "dog=hound")
-    with pytest.raises(UsageError, match="must be a tuple of texts"):
+    with pytest.raises(UsageError, match="must be a tuple of strings"):
         from_values({**paths, "exclude": {"a": "b"}}, ConvertOptions)
     with pytest.raises(UsageError, match="write the names into a file"):
         from_values({**paths, "classes": ["dog", "cat"]}, ConvertOptions)

@@ -43,7 +43,7 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     for more in ([], ["--output", "unfinished"]):
         refused = beam_tfr(*command, *more, "--sharpen")
         assert refused.code == 2
-        assert "options.sharpen: not given there, True now\n" in refused.err
+        assert "options.sharpen: not given before, True now\n" in refused.err
     assert beam_tfr(*command).json["complete_already"]
     assert beam_tfr(*command, "--output", "unfinished").json["rewritten_shards"] == 0
     assert files_of(pets / "dataset") == files_of(pets / "unfinished")
@@ -74,11 +74,11 @@ def test_options_that_are_not_known_are_ignored_by_readers_and_told_by_writers(
     assert len([*load("dataset", split="train", batch_size=None)]) == 6
     (pets / "dataset" / FIRST).unlink()
     refused = beam_tfr("repair", "dataset", "--input", "photos")
-    assert (refused.code, "dither: any,1 there, not given now" in refused.err) == (2, True)
+    assert (refused.code, "dither: any,1 before, not given now" in refused.err) == (2, True)
     set_options(pets / "dataset", {"quality": "a value of another version"})
     refused = beam_tfr("convert", "--config", "convert.toml")
     assert refused.code == 2
-    assert "options.quality: a value of another version there, 90 now" in refused.err
+    assert "options.quality: a value of another version before, 90 now" in refused.err
 
 
 @pytest.mark.parametrize(

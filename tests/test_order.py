@@ -242,15 +242,15 @@ GOLDEN = [0, 3, 8, 9, 13, 15, 17, 18, 1, 5, 6, 11, 12, 14, 16, 19, 2, 4, 7, 10]
         ),
         (
             {"num_hosts": 4, "batch_size": 12, "remainder": "keep"},
-            "`remainder=keep`: 37 examples give some of the 4 hosts a step more than others, .* "
-            'Give "drop" or',
+            "`remainder=keep`: 37 examples would give some of the 4 hosts one step more than "
+            'others, .* Use "drop" or',
         ),
-        ({"num_hosts": 4, "remainder": "keep"}, "some of the 4 hosts a step more than others"),
+        ({"num_hosts": 4, "remainder": "keep"}, "some of the 4 hosts one step more than others"),
         (
             {"batch_size": 40, "remainder": "drop"},
-            'leaves nothing of 37 examples in .*, or `remainder="pad"`',
+            'leaves no complete step of .* from 37 examples.*, or `remainder="pad"`',
         ),
-        ({"num_hosts": 40}, "leaves nothing of 37 examples in steps of 40"),
+        ({"num_hosts": 40}, "leaves no complete step of 40 from 37 examples"),
     ],
     ids=str,
 )

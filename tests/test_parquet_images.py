@@ -140,8 +140,8 @@ def test_copies_need_room_too(
     run = beam_tfr(*call)
     assert run.code == 1
     assert (
-        "needs about 1.1 MB, but its disk has room for 1.0 MB (copies of the images of Parquet "
-        "files" in run.err
+        "needs about 1.1 MB, but its disk has 1.0 MB available (this includes copies of images "
+        "in Parquet files" in run.err
     )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=80 * len(JPEG)))
     assert beam_tfr(*call).code == 0

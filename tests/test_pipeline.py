@@ -191,10 +191,10 @@ def test_other_options_are_refused_and_named_unless_overwritten(
     refused = beam_tfr(*arguments(photos, finished, *flags))
     assert refused.code == 2
     for difference in (
-        "options.quality: 90 there, 50 now",
-        "options.image_size: 224x224 there, 32x48 now",
-        "options.seed: 0 there, 1 now",
-        "options.examples_per_shard: not given there, 5 now",
+        "options.quality: 90 before, 50 now",
+        "options.image_size: 224x224 before, 32x48 now",
+        "options.seed: 0 before, 1 now",
+        "options.examples_per_shard: not given before, 5 now",
     ):
         assert difference in refused.err
     assert "--overwrite" in refused.err
@@ -330,7 +330,7 @@ def test_a_class_file_freezes_order_and_rejects_others(
     classes.write_text("t-shirt\nunused\nhat\n")
     run = beam_tfr(*arguments(photos, tmp_path / "o", *flags))
     assert run.code == 2
-    assert "options.classes: unused,t-shirt,hat there, t-shirt,unused,hat now" in run.err
+    assert "options.classes: unused,t-shirt,hat before, t-shirt,unused,hat now" in run.err
 
 
 def test_a_lost_class_fails(beam_tfr: Command, photos: Path, tmp_path: Path) -> None:
@@ -355,16 +355,15 @@ def test_the_same_command_again_rewrites_nothing(
     photo = next((photos / "train" / "hat").iterdir())
     data = photo.read_bytes()
     for path, content, said in (
-        (photo, data + b"x", "the input: other images, or changed ones"),
-        (photo.with_name("new.jpg"), data, "the input: 18 images there, 19 now"),
+        (photo, data + b"x", "the input: different or changed images"),
+        (photo.with_name("new.jpg"), data, "the input: 18 images before, 19 now"),
     ):
         path.write_bytes(content)
         changed = beam_tfr(*arguments(photos, finished))
         assert changed.code == 2
         assert changed.err.endswith(
-            f"holds a dataset with other input or options:\n  {said}\n"
-            "Choose another --output, or use --overwrite to replace it; `beam-tfr update` copies "
-            "what stays\n"
+            f"holds a dataset with other input or options:\n  {said}\nChoose another --output, or "
+            "use --overwrite to replace it; `beam-tfr update` copies unchanged records\n"
         )
 
 
@@ -381,8 +380,8 @@ def test_a_finished_dataset_with_a_cut_or_missing_shard_is_not_called_complete(
         run = beam_tfr(*arguments(photos, finished))
         assert (run.code, run.out) == (1, "")
         assert (
-            f"{shard} {message}: run `beam-tfr repair` on its folder, with the input that it was "
-            f"made from, or copy" in run.err
+            f"{shard} {message}: run `beam-tfr repair` on its folder, with its original input, or "
+            "copy" in run.err
         )
 
 

@@ -95,7 +95,7 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
         folder.chmod(0o755)
     with (
         as_nobody(),
-        pytest.raises(UsageError, match="cannot be written to: Permission denied; give a folder"),
+        pytest.raises(UsageError, match="cannot be written to: Permission denied; choose a folder"),
     ):
         lock.check_lockable(str(pets / "sealed" / "new"))
 

@@ -225,8 +225,8 @@ def test_a_lost_split_or_class_is_an_error() -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"class shoes would be lost from split test: all of its images there were rejected "
-        r"\(2\)",
+        match=r"class shoes would be lost from split test: all of its images in this split were "
+        r"rejected \(2\)",
     ):
         totals_of(plan, infos, 1.0, ("hat",))
     totals_of(plan, infos, 1.0, ("shoes",))
@@ -246,8 +246,8 @@ def test_rows_are_called_rows() -> None:
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
     with pytest.raises(
         DataError,
-        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or "
-        r"give `allow_empty=test`$",
+        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or use "
+        r"`allow_empty=test`$",
     ):
         totals_of(plan, infos, 1.0)
 

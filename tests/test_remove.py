@@ -75,7 +75,7 @@ def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: 
     done = beam_tfr("remove", place / "d", "--keys", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 2 records; removed.txt keeps them out" in done.out
-    assert "does not have 1 of those given: cat/nowhere.jpg" in done.err
+    assert "does not have 1 of the specified ones: cat/nowhere.jpg" in done.err
     keys = ("cat/1.jpg", "owl/same.jpg", "cat/bad.jpg")
     files, lines = split_removed(place / "d")
     assert files == without(place, *keys)
@@ -198,7 +198,7 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
         (("--where", "class"), "--where class: must be NAME=VALUE"),
         (("--where", "size=3"), "there is no column 'size'"),
         (("--where", "class=cow"), "no image of"),
-        (("--keys", "none.txt"), "does not have 1 of those given: cat/nowhere.jpg"),
+        (("--keys", "none.txt"), "does not have 1 of the specified ones: cat/nowhere.jpg"),
         (("--keys", "none.txt", "--where", "class=cat"), "not allowed with"),
         ((), "one of the arguments --keys --sha256 --where is required"),
         (("--keys", "none.txt", "--overwrite"), "--overwrite"),
@@ -313,7 +313,7 @@ def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> No
     done = beam_tfr("remove", place / "d", "--sha256", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 0 records; removed.txt keeps them out" in done.out
-    assert "does not have 1 of those given" in done.err
+    assert "does not have 1 of the specified ones" in done.err
     assert beam_tfr("remove", place / "d", "--sha256", listed).code == 0  # is kept out already
     assert (
         place / "d/removed.txt"

@@ -65,7 +65,9 @@ def test_a_renamed_class_keeps_its_id_and_nothing_is_decoded(
     again = update(output, rename=["cat=zebra"])
     assert (again.changed.get("renamed", 0), again.renamed) == (0, {})
 
-    with pytest.raises(beam_tfr.UsageError, match="has no class cat; it has: zebra, dog, owl"):
+    with pytest.raises(
+        beam_tfr.UsageError, match="has no class cat; its classes are: zebra, dog, owl"
+    ):
         update(output, rename="cat=dog")  # which it is no more
 
     paint(photos / "cat" / "new.jpg", 99)  # the folder has its old name
@@ -120,7 +122,7 @@ def test_rows_are_renamed_by_table(tmp_path: pathlib.Path) -> None:
         ("cat=", "OLD=NEW"),
         ("cat= x", "cannot be a class"),
         (["cat=a", "cat=b"], "two names"),
-        ("cow=b", "has no class cow; it has: cat, dog, owl"),
+        ("cow=b", "has no class cow; its classes are: cat, dog, owl"),
         ("cat=dog", "has a class dog"),
         ("cow=dog", "has no class cow"),
         (["cat=puma", "puma=cat"], "has no class puma"),

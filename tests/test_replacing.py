@@ -230,7 +230,7 @@ def test_a_run_that_fails_leaves_the_dataset_that_it_would_replace_and_says_so(
     flags = ["--layout", "{split}/{label}/*", "--name", "other", "--overwrite", "--max_rejects"]
     run = beam_tfr("convert", "--input", photos, "--output", finished, *flags, 0)
     assert run.code == 1
-    assert f"\nThe dataset in {finished} is as it was" in run.err
+    assert f"\nThe dataset in {finished} is unchanged" in run.err
     assert files_of(finished) == before
     assert beam_tfr("verify", finished).code == 0
     assert beam_tfr("inspect", finished).code == 0

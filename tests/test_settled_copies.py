@@ -375,7 +375,7 @@ def test_copies_that_stay_are_told_when_images_are_taken_down(
     assert f"  {cluster[1]}" in lines
     listed.write_text(f"{cluster[1]}\n")
     run = beam_tfr("remove", output, "--keys", listed)
-    assert "still there" not in run.out
+    assert "still in the dataset" not in run.out
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,9 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
         == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes "
         f"all images\n"
     )
-    assert "note:    3 images beside these were skipped: --input DIR takes all images" in part.out
+    assert (
+        "note:    3 images next to these were skipped: --input DIR converts all images" in part.out
+    )
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")
     assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (

@@ -248,7 +248,7 @@ def test_no_image_at_its_place_is_told_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images/a.jpg").write_bytes(b"x")
     table = write_table(tmp_path / "t.jsonl", "photos/b.jpg", "photos/c.jpg")
-    with pytest.raises(DataError, match=r"`image_root=` if paths start from another folder"):
+    with pytest.raises(DataError, match=r"`image_root=` if paths are relative to another folder"):
         beam_tfr.convert(
             table=table, uri_column="path", output=tmp_path / "d", max_rejects=1, progress=False
         )

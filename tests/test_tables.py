@@ -207,11 +207,11 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
     (tmp_path / "absolute.csv").write_bytes(changed)
     refused = beam_tfr("convert", "--table", tmp_path / "absolute.csv", *flags)
     assert refused.code == 2
-    assert "the input: other rows, or changed ones" in refused.err
+    assert "the input: different or changed rows" in refused.err
     told = beam_tfr(
         "convert", "--table", tmp_path / "absolute.csv", *flags, "--feature_columns", "age"
     ).err
-    assert "options.feature_columns.age: not given there, int64 now" in told
+    assert "options.feature_columns.age: not given before, int64 now" in told
     assert "the input" not in told.partition("other input or options:")[2]
 
 

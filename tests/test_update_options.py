@@ -394,7 +394,7 @@ def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(images, "codec_versions", lambda: versions | {name: "99"})
     before = files_of(place / "d")
     with pytest.raises(
-        UsageError, match=re.escape(f"{name} {versions[name]} there, 99 now. `codecs=keep`")
+        UsageError, match=re.escape(f"{name} {versions[name]}, now 99. `codecs=keep`")
     ):
         update(place / "d", input=pattern, **given)
     assert files_of(place / "d") == before
@@ -406,9 +406,9 @@ def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPa
     )
     assert decoded == ["cat/new.jpg"]
     assert beam_tfr.verify(place / "kept", progress=False).ok
-    with pytest.raises(UsageError, match="some records of the dataset were made by other codecs"):
+    with pytest.raises(UsageError, match="some records of the dataset were made with other codecs"):
         update(place / "kept", input=pattern, **given)
-    with pytest.raises(UsageError, match="some records of the dataset were made by other codecs"):
+    with pytest.raises(UsageError, match="some records of the dataset were made with other codecs"):
         update(place / "kept", num_shards=2, **given)
     again = update(place / "kept", num_shards=2, codecs="keep", **given)
     assert again.manifest.options["kept_codecs"] == done.manifest.options["kept_codecs"]
@@ -544,7 +544,7 @@ def test_the_command_keeps_the_datasets_options(
         "update", tmp_path / "d", "--num_shards", 2
     )  # what was rejected then may be now
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
-    assert "update:  no image changed, only the dataset" in done.out
+    assert "update:  no image changed, only other parts of the dataset" in done.out
     done = beam_tfr("update", tmp_path / "d", "--input", pattern, "--max_rejects", 1, "--json")
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
 
@@ -650,6 +650,6 @@ def test_rows_that_a_table_lacks_count_as_removed(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.csv", rows_of())
     convert(tmp_path / "d", table=table, encoding="row", label_column="class")
     fewer = write_table(tmp_path / "t.csv", rows_of()[:9])
-    with pytest.raises(DataError, match=r"would remove .* rows of .*`table=` lacks"):
+    with pytest.raises(DataError, match=r"would remove .* rows in .*`table=` lacks"):
         update(tmp_path / "d", table=fewer)
     assert update(tmp_path / "d", table=fewer, max_removed=1.0).counts["written"] == 9

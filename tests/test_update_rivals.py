@@ -114,7 +114,7 @@ def test_without_an_input_nothing_is_lost_with_a_sidecar(
     (dataset / ".sources" / "train-00002-of-00004.json").write_text("damaged")
     with pytest.raises(
         DataError,
-        match=r"lacks train-00002-of-00004; `beam-tfr update DIR --input …` makes it again",
+        match=r"lacks train-00002-of-00004; `beam-tfr update DIR --input …` writes it again",
     ):
         updated(dataset, num_shards=2)
     assert files_of(dataset) == before | {

@@ -2,11 +2,11 @@
 
 Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, with PyTorch's
 `ImageDataset` if it is installed, and from memory (decoding alone, which no reader can beat). With
---input, the files that it was made from too: one by one, in parallel, and from a cache in memory
-and in a file. The ways take turns. All of them take a minute or two and some 1.4 GB of memory, half
-of it for TensorFlow alone; --trace takes some seconds more. TensorFlow reads gs:// by itself, with
-Google's default credentials: what it cannot read is not measured. Images that state more pixels
-than the dataset allows are not decoded.
+--input, also reads the original files: one by one, in parallel, and from a cache in memory and in a
+file. The ways take turns. Together they take a minute or two and some 1.4 GB of memory, half of it
+for TensorFlow; --trace takes some seconds more. TensorFlow itself reads gs://, with Google's
+default credentials; files that it cannot read are not measured. Images with more pixels than the
+dataset allows are not decoded.
 
 For the speed of a conversion, see beam-tfr plan.
 
@@ -134,7 +134,7 @@ def _list_images(pattern: str) -> list[str]:
     paths = [*itertools.islice(images, MOST_FILES)]
     if not paths:
         raise UsageError(
-            "matches no JPEG, PNG, GIF or BMP file, which are what TensorFlow decodes",
+            "matches no JPEG, PNG, GIF or BMP file, the formats that TensorFlow decodes",
             option="input",
             value=pattern,
         )
@@ -247,12 +247,12 @@ class Measured:
         if self._examples < FEWEST_EXAMPLES:
             notes.append(
                 f"the largest split has {counted(self._examples, 'example')}, so starting epochs "
-                f"is measured too; take a dataset with {FEWEST_EXAMPLES:,} and more"
+                f"is measured too; use a dataset with {FEWEST_EXAMPLES:,} and more"
             )
         others = statistics.median(speed.other_cores for speed in self.speeds.values())
         if others >= BUSY_ELSEWHERE:
             notes.append(
-                f"other programs kept {others:.1f} of {self._cores} cores busy meanwhile; measure "
-                "again when they have ended"
+                f"other programs kept {others:.1f} of {self._cores} cores busy during the "
+                "measurement; measure again when they have ended"
             )
         return notes

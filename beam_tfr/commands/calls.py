@@ -68,7 +68,7 @@ def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
 
 def add_where(parser: argparse._ActionsContainer, purpose: str) -> None:
     """Adds --where; `dataset.conditions` describes its conditions."""
-    text = f"{purpose}; all must fit if it is repeated"
+    text = f"{purpose}; if repeated, all conditions must be met"
     parser.add_argument("--where", metavar="NAME=VALUE", action="append", help=text)
 
 
@@ -137,7 +137,7 @@ def _take_config(parsed: argparse.Namespace) -> list[str]:
     for name in values:
         if f"--{name}" in parsed.known:
             raise UsageError(
-                f"`{name}=` can only be given on the command line", option="config", value=path
+                f"`{name}=` can only be set on the command line", option="config", value=path
             )
     flags = []
     for name, value in values.items():
@@ -252,7 +252,7 @@ def refuse_arguments(
         raise UsageError(f"unknown: {flags[0]}; {hint}")
     if hasattr(parsed, "path"):
         raise UsageError(
-            f"takes one PATH, not {len(arguments) + 1:,}; "
-            "put a pattern into quotes, such as 'train-*'"
+            f"accepts one PATH, not {len(arguments) + 1:,}; put a pattern into quotes, such as "
+            "'train-*'"
         )
     raise UsageError(f"unknown: {' '.join(arguments[:3])}; see {program} --help")

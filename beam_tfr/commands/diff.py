@@ -1,7 +1,7 @@
 """Compares two datasets by their manifests and contents, without their shards.
 
-Compares records by key, class, split, columns and pixels; options, counts and class ids. Exits with
-0 if the datasets are equal, and with 1 if they differ or one cannot be read.
+Compares records by key, class, split, columns and pixels, and also options, counts and class ids.
+Exits with 0 if the datasets are equal, and with 1 if they differ or one cannot be read.
 
 examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2

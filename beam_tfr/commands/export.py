@@ -1,6 +1,6 @@
-"""Writes a dataset in a format of other programs.
+"""Writes a dataset in a format for other programs.
 
-The bytes of its images stay as they are.
+The bytes of its images do not change.
 
 examples:
   beam-tfr export /data/photos /data/folders --format folder

@@ -105,7 +105,7 @@ def _check_flags(parsed: argparse.Namespace) -> None:
     chosen = parsed.where or parsed.record is not None or parsed.records is not None
     if parsed.rejects and (chosen or parsed.split):
         raise UsageError(
-            "--rejects shows those of the whole dataset; leave out what chooses records"
+            "--rejects shows the rejects of the whole dataset; leave out flags that select records"
         )
 
 

@@ -1,7 +1,6 @@
 """Takes images down.
 
-Their records are gone from every file of the dataset, and they do not come back with the next
-update.
+Removes their records from every file of the dataset, and keeps them out of later updates.
 
 examples:
   beam-tfr remove /data/photos --keys takedown.txt
@@ -111,8 +110,9 @@ def _describe_copies(keys: Sequence[str]) -> Iterator[str]:
     """Yields lines about remaining images that are copies of removed ones."""
     if keys:
         yield (
-            f"note:    copies of removed images are still there ({counted(len(keys), 'image')}); "
-            "the same command with their keys takes them down too:"
+            "note:    copies of removed images are still in the dataset "
+            f"({counted(len(keys), 'image')}); the same command with their keys takes them down "
+            "too:"
         )
     for key in keys:
         yield f"  {printable(key)}".replace("\n", "\\n")

@@ -1,7 +1,7 @@
 """Makes one HTML page that shows what is in a dataset, and what deserves a look.
 
-Classes in each split, samples with their boxes and masks, rejects, sizes, copies, and how the
-dataset was made. The page needs no other file, so it can be mailed, or opened from a bucket.
+It shows the classes in each split, samples with their boxes and masks, rejects, sizes, copies, and
+how the dataset was made. It needs no other file, so it can be mailed, or opened from a bucket.
 
 examples:
   beam-tfr report /data/photos
@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_sources(
         parser,
-        "also shows rejects that decode, and sources beside the most cropped, darkest and so on",
+        ("also shows rejects that decode, and sources next to the most cropped, darkest and so on"),
     )
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 

@@ -30,7 +30,7 @@ from beam_tfr.options import ConvertOptions, add_arguments, from_arguments
 from beam_tfr.options.run import NOT_FOR_UPDATES, UpdateOptions
 from beam_tfr.options.table import options_of
 
-HELP = "add, change and drop images of a dataset, or divide it anew"
+HELP = "add, change and drop images of a dataset, or divide it again"
 _OPTIONS = options_of(ConvertOptions).keys() - {*NOT_FOR_UPDATES}
 
 

@@ -75,9 +75,9 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if keys:
         print_message(
             f"{len(keys):,} of the keys in {parsed.absent} were never removed here, such as "
-            f"{quote(keys[0])}, so this proves nothing of them: keys are those of the contents, "
-            "such as class/name.jpg; correct them, give the SHA-256 of the files, or keep them out "
-            "with `beam-tfr remove --keys FILE --allow_missing`"
+            f"{quote(keys[0])}, so this proves nothing about them: keys must be spelled as in the "
+            "contents, such as class/name.jpg; correct them, use the SHA-256 of the files, or "
+            "keep them out with `beam-tfr remove --keys FILE --allow_missing`"
         )
     if not parsed.json:
         print_lines(absence.lines(parsed.absent))
@@ -141,7 +141,7 @@ def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Repor
 
 
 def _check_absence(folder: str, path: str) -> _Absence:
-    """Finds traces of the keys and hashes in a file, and those that were never removed."""
+    """Finds traces of the keys and hashes in a file, and lists which of them were never removed."""
     from beam_tfr.dataset.manifest import read_manifest
 
     try:

@@ -51,7 +51,7 @@ class ClassSamples:
         self._records = all_records[order][kept]
 
     def of_class(self, label: int, most: int) -> Sequence[int]:
-        """Returns at most so many of the records kept for a class."""
+        """Returns at most `most` of the records kept for a class."""
         begin, end = np.searchsorted(self._labels, [label, label + 1])
         records: list[int] = self._records[begin:end].tolist()
         return records[:most]

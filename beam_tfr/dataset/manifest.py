@@ -64,8 +64,7 @@ _MIN_RECORD_BYTES = 4
 # The fixes for a damaged manifest, and for any other damage.
 COPY_OR_CONVERT = "copy the dataset again, or run `beam-tfr convert … --overwrite`"
 REPAIR_OR_COPY = (
-    "run `beam-tfr repair` on its folder, with the input that it was made from, or copy the "
-    "dataset again"
+    "run `beam-tfr repair` on its folder, with its original input, or copy the dataset again"
 )
 
 

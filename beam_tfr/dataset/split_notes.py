@@ -232,7 +232,7 @@ def describe_overlaps(
         yield describe_overlap(overlap, keys, noun_of(dataset.options["encoding"])[:-1])
     if len(overlaps) > _MOST_NOTES:
         pairs = counted(len(overlaps) - _MOST_NOTES, "more pair")
-        yield f"{pairs} of splits share such bytes"
+        yield f"{pairs} of splits have the same bytes in common"
 
 
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:

@@ -387,8 +387,8 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
                 raise
             reason = pip.output.decode(errors="replace").strip().rpartition("\n")[2]
             raise UsageError(
-                f"pip cannot download the packages that workers need ({reason}); let pip reach an "
-                "index, or give `sdk_container_image=IMAGE` with an image that has beam_tfr"
+                f"pip cannot download the packages that workers need ({reason}); give pip access "
+                "to an index, or use `sdk_container_image=IMAGE` with an image that has beam_tfr"
             ) from error
         finally:
             _set(options, self._given)

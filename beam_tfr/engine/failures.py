@@ -23,15 +23,15 @@ _OURS = re.compile(
 _KIND = r"[\w.]*(?:Error|Exception|Interrupt)\b"
 _OF_SYSTEM = re.compile(r"(?:[A-Za-z]+Error: )?\[Errno ([0-9]+)\] (.*)")
 _FILES = "raise the limit of open files (ulimit -n), or use fewer workers (`direct_num_workers=1`)"
-_RIGHTS = "give this user the right to read and write there"
-_IN_THE_WAY = "move what is there out of the way"
+_RIGHTS = "allow this user to read and write there"
+_IN_THE_WAY = "move the existing file or folder away"
 _LEAVE_ALONE = "leave the output folder as it is while a run works in it"
 _CURES = {
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
     errno.EROFS: _RIGHTS,
     errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room, or raise the quota",
+    errno.EDQUOT: "free disk space, or raise the quota",
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
     errno.EISDIR: _IN_THE_WAY,

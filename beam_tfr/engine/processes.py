@@ -150,22 +150,22 @@ class ForkedWorker:
         self._ended = threading.Event()
 
     def poll(self) -> int | None:
-        """See `Worker`."""
+        """Implements `Worker.poll`."""
         return self._status
 
     def wait(self) -> int:
-        """See `Worker`."""
+        """Implements `Worker.wait`."""
         self._ended.wait()
         return self._status or 0
 
     def kill(self) -> None:
-        """See `Worker`."""
+        """Implements `Worker.kill`."""
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
     def last_message(self) -> str:
-        """See `Worker`; the message may come from another worker of the same run."""
+        """Implements `Worker.last_message`; the line may come from another worker of the run."""
         return self._messages.last_line()
 
     def end(self, status: int) -> None:

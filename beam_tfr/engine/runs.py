@@ -324,7 +324,7 @@ def handling_interrupts() -> Iterator[None]:
             interrupt.requested.clear()
     if arrived.is_set():
         raise InterruptedRunError(
-            "interrupted when all was done: run the same command again to see the result"
+            "interrupted after all work was done: run the same command again to see the result"
         )
 
 

@@ -99,11 +99,11 @@ def list_given(options: ConvertOptions) -> list[str]:
 def _describe(excess: str, given: Sequence[str]) -> str:
     """Describes a look that used too much."""
     inputs = join_names([*map(quote, given)]) or "the input"
-    problem = f"looking at {inputs} took {excess}, far more than the size explains"
+    problem = f"looking at {inputs} took {excess}, far more than its size explains"
     names = [*map(quote, opened.list_paths())]
     if not names:
-        return f"{problem}; no file was read yet: leave folders out of it"
+        return f"{problem}; no file was read yet: leave out some folders"
     return (
-        f"{problem}; the largest files that were read, and the last one: {join_texts(names)}; "
-        "leave out the one that takes so much, or make a sound one"
+        f"{problem}; the largest files read, and the last one: {join_texts(names)}; leave out the "
+        "file that takes so much, or replace it with a valid one"
     )

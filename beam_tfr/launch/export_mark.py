@@ -43,18 +43,20 @@ class ExportMark:
             content = dict(parse_json(storage.read_bytes(self._path)))
         except (ValueError, TypeError):
             raise UsageError(
-                f"{self._path} does not belong to an export; give an empty folder"
+                f"{self._path} does not belong to an export; choose an empty folder"
             ) from None
         changes = _describe_changes(content, self._made_from)
         if changes:
-            raise UsageError(f"{self._output} holds another export; give an empty folder:{changes}")
+            raise UsageError(
+                f"{self._output} holds another export; choose an empty folder:{changes}"
+            )
         if not content.get("complete"):
             return False
         changes = _describe_changes(content, self._measure())
         if changes:
             raise UsageError(
-                f"{self._output} has changed since the export was completed; give an empty folder "
-                f"to export again:{changes}"
+                f"{self._output} has changed since the export was completed; choose an empty "
+                f"folder to export again:{changes}"
             )
         return True
 
@@ -67,8 +69,8 @@ class ExportMark:
         link = storage.find_link(self._output)
         if link:
             raise UsageError(
-                f"{link} is a link, and files of the export might be written where it leads: "
-                "remove it, or give an empty folder"
+                f"{link} is a link, and files of the export might be written to its target: "
+                "remove it, or choose an empty folder"
             )
         self._write(complete=False)
 
@@ -97,7 +99,7 @@ class ExportMark:
             for entry in storage.walk(self._output, lambda _: True):
                 if not entry.path.startswith(work_folder):
                     raise UsageError(
-                        f"{self._output} holds other files, such as {entry.path}; give an empty "
+                        f"{self._output} holds other files, such as {entry.path}; choose an empty "
                         "folder"
                     )
 

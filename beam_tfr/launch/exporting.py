@@ -145,7 +145,7 @@ def _check_output(output: str) -> str:
     """Checks and returns the folder of an export, without a trailing slash."""
     output = storage.check_path(output)
     if not output:
-        raise UsageError("give an empty folder for the export", option="output", value=output)
+        raise UsageError("choose an empty folder for the export", option="output", value=output)
     return output.rstrip("/") or "/"
 
 
@@ -162,8 +162,8 @@ def _count_records(
         chosen = choose_splits(dataset, split, names)
     except UsageError:
         raise UsageError(
-            'must name whole splits that have records: one, several as "train+test", "all", or '
-            f'all but some as "all-test"; there are: {", ".join(names)}',
+            'must name whole splits that have records: one, several such as "train+test", "all", '
+            f'or all but some, such as "all-test"; the splits are: {", ".join(names)}',
             option="split",
             value=split,
         ) from None

@@ -50,7 +50,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     if "--dry_run" in flags:
         raise UsageError(
             "`beam-tfr plan` shows what convert would do, and `limit=` converts a few images; "
-            "Beam's own is --dry_run=true",
+            "Beam's own flag is --dry_run=true",
             option="dry_run",
         )
     for flag in flags:
@@ -65,7 +65,7 @@ def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> Pipeli
     if options.view_as(beams.StandardOptions).streaming:
         raise UsageError(
             "is not possible: a conversion is a batch job, and a streaming job would retry an "
-            "error for ever",
+            "error forever",
             option="streaming",
         )
     return options
@@ -96,11 +96,13 @@ def _refuse_flag(
     if long_flag in ours:
         hint = f"did you mean {long_flag}?"
     elif kind == "argument" and flag.endswith(".txt") and "--input_list" in ours:
-        hint = f"--input_list takes one list: `cat FIRST {shlex.quote(flag)} > all.txt` joins them"
+        hint = (
+            f"--input_list accepts one list: `cat FIRST {shlex.quote(flag)} > all.txt` joins them"
+        )
     elif kind == "argument" and not hint and "--input" in ours:
         flags = zip(("--input", "--output"), unknown, strict=False)
         texts = [f"{name} {shlex.quote(value)}" for name, value in flags]
-        hint = f"say what it is, such as {' '.join(texts)}"
+        hint = f"use a flag, such as {' '.join(texts)}"
     hint = hint or "--help-all lists ours; Beam's own are accepted too"
     return UsageError(f"{flag}: unknown {kind}; {hint}")
 
@@ -176,7 +178,7 @@ def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) 
     if not is_flink or not is_cluster or flink.parallelism > 0:
         return ""
     return (
-        "Flink converts one shard at a time, unless its cluster has another default: give the "
+        "Flink converts one shard at a time, unless its cluster has another default: set the "
         "number of its task slots, such as `parallelism=16`"
     )
 

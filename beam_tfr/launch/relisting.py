@@ -13,7 +13,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.renames import find_renamed, original_names, parse_renames
 from beam_tfr.sources import Input
 
-NEEDS_IMAGES = "needs the images: give `input=` or `table=` too"
+NEEDS_IMAGES = "needs the images: specify `input=` or `table=` too"
 
 
 def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, Any]) -> Input:
@@ -25,7 +25,7 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
     limit = dataset.options.get("limit")
     if limit is not None and options.seed != dataset.options["seed"]:
         raise UsageError(
-            f"chooses other images, as the dataset has `limit={limit}`: {NEEDS_IMAGES}",
+            f"selects other images, because the dataset has `limit={limit}`: {NEEDS_IMAGES}",
             option="seed",
             value=options.seed,
         )

@@ -135,9 +135,9 @@ def _check_sources(dataset: Manifest) -> None:
     for shard in planned_shards(dataset):
         if read_sources(dataset.folder, shard) is None:
             raise UsageError(
-                f"shards of {dataset.folder} are broken, which images are in them depends on "
-                f"copies, and .sources, which says what became of these, lacks {shard.name}: put "
-                "the folder back, or `beam-tfr convert` with `overwrite=` writes the dataset again"
+                f"shards of {dataset.folder} are broken, and .sources, which records which images "
+                f"are in them, lacks {shard.name}: restore this folder, or write the dataset "
+                "again with `beam-tfr convert` and `overwrite=`"
             )
 
 

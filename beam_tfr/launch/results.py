@@ -71,8 +71,8 @@ _COUNTED = ("archive", "file", "folder", "image", "link", "shard")  # nouns in _
 _NOTES = {  # name in `Result.run` -> note if the number is not 0
     "rewritten_shards": "the input has changed since an earlier run: {shards} written again",
     "unhashed": (
-        "the contents lack the perceptual hashes of {images}, whose copies are known only if their "
-        "bytes are equal; delete the folder contents, rebuild it with `beam-tfr repair` and the "
+        "the contents lack the perceptual hashes of {images}, so only their copies with equal "
+        "bytes are found; delete the folder contents, rebuild it with `beam-tfr repair` and the "
         "input, and run the same command again"
     ),
     "crowded": (
@@ -81,52 +81,52 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
     ),
     "left_out": "{images} kept out by earlier removals (removed.txt)",
     "nested": (
-        "{images} in deeper folders than those of other classes: their class is the inner folder; "
-        "`beam-tfr plan` names the layout that takes the outer folder"
+        "{images} in deeper folders than those of other classes: their class is the inner "
+        "folder; `beam-tfr plan` names the layout that uses the outer folder"
     ),
     "last_folders": (
-        "the folders taken as classes have the same names below several others, or hold all "
-        "images: `beam-tfr plan` names the layout that takes other folders, or none"
+        "the folders used as classes have the same names in several other folders, or hold all "
+        "images: `beam-tfr plan` names the layout that uses other folders, or none"
     ),
     "ignored_split": (
-        "some images are in folders named like a split, which the layout does not take as one: see "
-        "`beam-tfr plan`"
+        "some images are in folders named like a split, which the layout does not use as a "
+        "split: see `beam-tfr plan`"
     ),
     "split_folders": (
         "{images} in folders named like splits, but all rows go to train: add a column with the "
         "split of each row and name it in `split_column=`, or let `splits=` divide the rows"
     ),
     "empty_folders": (
-        "{folders} without images beside the folders of images: `beam-tfr plan` names them"
+        "{folders} without images next to folders with images: `beam-tfr plan` names them"
     ),
     "mask_names": (
-        "{files} named like masks of others, converted as images; `pair=` puts each mask into the "
-        "record of its image, see `beam-tfr plan`"
+        "{files} named like masks of others, but converted as images; `pair=` puts each mask "
+        "into the record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
         "some folders look like images and their masks: `pair=` puts a mask into the record of its "
         "image, see `beam-tfr plan`"
     ),
     "repeated_rows": REPEATED_NOTE,
-    "missed": "{images} beside these were skipped: `input=DIR` takes all images",
-    "archives": "{archives} (.zip, .tar) skipped: give them as `input=` too",
+    "missed": "{images} next to these were skipped: `input=DIR` converts all images",
+    "archives": "{archives} (.zip, .tar) skipped: add them to `input=`",
     "packed_archives": (
         "{archives} skipped, which must be unpacked first: compressed as a whole (.rar, .7z, "
         ".tar.gz), split, or within others; `beam-tfr plan` shows which kinds"
     ),
     "raw_photos": (
-        "raw photos of cameras ({number:,}) skipped, which must be developed first: `beam-tfr "
-        "plan` shows which kinds"
+        "raw camera photos ({number:,}) skipped, which must be developed first: `beam-tfr plan` "
+        "shows which kinds"
     ),
     "repeated_folders": (
-        "{links} skipped that lead to folders listed by other paths: each folder is listed once"
+        "{links} skipped, because other paths list their folders: each folder is listed once"
     ),
     "packed_labels": (
         f"files in archives that may hold labels or splits ({{number:,}}) skipped: "
         f"{PACKED_LABELS_CURE}"
     ),
     "guessed_names": (
-        "{images} in zips whose names are not UTF-8, and are read in code page 437: see "
+        "{images} in zips have names that are not UTF-8, and are read in code page 437: see "
         "`beam-tfr plan` if classes look wrong"
     ),
 }
@@ -309,7 +309,7 @@ class Result(Printable):
                 changes.append(f"{self.run['moved']:,} moved to another split")
             if self.run["followed"]:
                 changes.append(f"{self.run['followed']:,} put into the split of a copy")
-            text = ", ".join(changes) or "no image changed, only the dataset"
+            text = ", ".join(changes) or "no image changed, only other parts of the dataset"
             yield f"update:  {text}"
 
     def _describe_counts(self) -> Iterator[str]:
@@ -332,8 +332,8 @@ class Result(Printable):
         yield from rejects.describe_rejects(path, counts["rejected"])
         if self.new_codecs:
             yield (
-                f"  {', '.join(self.new_codecs)} was not installed when this dataset was made, and "
-                "is now: `beam-tfr update` with the same input tries its rejects again"
+                f"  {', '.join(self.new_codecs)} was not installed when this dataset was made, "
+                "but is now: `beam-tfr update` with the same input tries its rejects again"
             )
 
     def _describe_records(self) -> Iterator[str]:

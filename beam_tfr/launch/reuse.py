@@ -50,8 +50,8 @@ def choose_base(
     codecs = _read_codecs(dataset)
     if codecs is None:
         say(
-            f"the folder .sources of {dataset.folder}, which says what it was made from, is "
-            "missing: all images are converted again"
+            f"the folder .sources in {dataset.folder}, which records its sources, is missing: all "
+            "images are converted again"
         )
         return None, []
     base = BaseDataset(
@@ -103,7 +103,7 @@ class _Comparison:
         companions = self._features.companions or self._features_before.companions
         if companions and not self.is_relisted:
             keys = ", ".join(companion.key for companion in companions)
-            return f"files beside the images ({keys}) may have changed"
+            return f"masks or other files of the images ({keys}) may have changed"
         return ""
 
     def keeps_rejects(self, codecs: str) -> bool:
@@ -190,7 +190,7 @@ def _settle_codecs(
         base.check_codecs(used)
         if older:
             raise UsageError(
-                f"some records of the dataset were made by other codecs "
+                "some records of the dataset were made with other codecs "
                 f"({', '.join(sorted(older))}); `codecs=keep` keeps them, `codecs=convert` "
                 "converts all images again",
                 option="codecs",

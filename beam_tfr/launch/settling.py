@@ -180,7 +180,7 @@ def _choose_first(
     if source.encoding == "row":
         raise UsageError(COPIES_OF_ROWS, option="duplicates", value=duplicates)
     build_step = choose_step(options, source)
-    say("copies are known once all images are converted, so this takes two runs")
+    say("copies are known only after all images are converted, so this takes two runs")
 
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         step = build_step(run_id=run_id, removed=read_removed(output), guarded=guarded)
@@ -261,8 +261,9 @@ def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
     before = dataset.options.get("duplicates", "report")
     if before != options.duplicates:
         raise UsageError(
-            f"has no effect on the dataset in {dataset.folder}, made with `duplicates={before}`: "
-            "`beam-tfr update` settles its copies, and `overwrite=` replaces it",
+            f"has no effect on the dataset in {dataset.folder}, which was made with "
+            f"`duplicates={before}`: use `beam-tfr update` to group or drop its copies, or "
+            "`overwrite=` to replace it",
             option="duplicates",
             value=options.duplicates,
         )
@@ -279,7 +280,7 @@ def _choose_comparison(options: ConvertOptions, source: Input) -> StepBuilder:
     def build(*, run_id: str, removed: Removed, guarded: bool) -> Convert:
         if find_manifest(options.output) is None:  # a new conversion would ignore copies
             raise RunError(
-                f"the dataset in {options.output} was removed just now; run the same command again"
+                f"the dataset in {options.output} has just been removed; run the same command again"
             )
         return build_step(run_id=run_id, removed=removed, guarded=guarded)
 

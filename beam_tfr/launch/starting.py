@@ -77,8 +77,8 @@ def _refuse_job_options(options: ConvertOptions) -> None:
     for name, default in defaults.items():
         if getattr(options, name) != default:
             raise UsageError(
-                f"`{name}=` has no effect without `runner=DataflowRunner`: the run ends with its "
-                "command"
+                f"`{name}=` has no effect without `runner=DataflowRunner`: other runs end with "
+                "the command"
             )
 
 
@@ -244,11 +244,11 @@ def _hold_output(
         except (DataError, RunError, InterruptedRunError) as error:
             if storage.find(storage.work_path(output, SWITCH_FILE)):
                 raise type(error)(
-                    f"the run ended while the dataset was put into its place in {output}: "
-                    f"{error}\nThe same command completes it"
+                    f"the run ended while the dataset was moved into place in {output}: "
+                    f"{error}\nRun the same command again to complete it"
                 ) from error
             if replaced and storage.find(manifest) == replaced:
-                raise type(error)(f"{error}\nThe dataset in {output} is as it was") from error
+                raise type(error)(f"{error}\nThe dataset in {output} is unchanged") from error
             raise
 
 

@@ -41,7 +41,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.renames import compose_renames, parse_renames
 from beam_tfr.sources import Input, open_source
 
-_OUTCOME = Outcome("the dataset is as it was", "run the same command again: it resumes")
+_OUTCOME = Outcome("the dataset is unchanged", "run the same command again to resume")
 _MOST_NAMED = 5  # keys named in a message
 
 
@@ -77,7 +77,7 @@ def update(
         if name in changes:
             raise UsageError("is not for an update: leave it out", option=name, value=changes[name])
     if not changes and update_options == UpdateOptions():
-        say("no `input=` or `table=` was given, so nobody looked whether the images have changed")
+        say("without `input=` or `table=`, images are not checked for changes")
     dataset, _ = open_to_change(folder, beam_flags)
     if "rename" in changes:
         changes["rename"] = _compose_renames(dataset, changes["rename"])
@@ -139,14 +139,14 @@ def _compose_renames(
         text = f"{old}={new}"
         if old not in classes:
             raise UsageError(
-                f"{dataset.folder} has no class {old}; it has: {listed}",
+                f"{dataset.folder} has no class {old}; its classes are: {listed}",
                 option="rename",
                 value=text,
             )
         if new in classes and new not in wanted:
             raise UsageError(
-                f"{dataset.folder} already has a class {new}, and joining both changes ids: give "
-                "the images their classes in a `table=` or by other folders",
+                f"{dataset.folder} already has a class {new}, and merging the two changes ids: "
+                "assign the classes in a `table=` or with other folders",
                 option="rename",
                 value=text,
             )
@@ -182,12 +182,12 @@ def remove(
     dataset, beam_options = open_to_change(folder, beam_flags)
     if dataset.options["encoding"] == "row":
         raise UsageError(
-            f"{dataset.folder} holds the rows of a table: remove the rows from the table, and "
-            "convert it again with `overwrite=`"
+            f"{dataset.folder} holds table rows: remove the rows from the table, and convert it "
+            "again with `overwrite=`"
         )
     images = find_images(dataset, selection, progress)
     if images.number == dataset.counts["matched"]:
-        raise UsageError(f"these are all images of {dataset.folder}: delete the folder")
+        raise UsageError(f"these are all images in {dataset.folder}: delete the folder instead")
     if not allow_missing:
         _check_all_found(dataset, selection, images)
     if images.missing:
@@ -206,8 +206,8 @@ def remove(
         say(_describe_dropped(images.dropped_copies))
     if not is_summarized(dataset):
         say(
-            f"{dataset.folder} has too many images to look for copies of these among them; "
-            "`beam-tfr duplicates` lists all copies"
+            f"{dataset.folder} has too many images to search for copies of these; `beam-tfr "
+            "duplicates` lists all copies"
         )
     keep = UpdateOptions(codecs="keep")
     result = update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
@@ -217,7 +217,7 @@ def remove(
 def _describe_dropped(keys: Sequence[str]) -> str:
     named = join_texts(keys, most=_MOST_NAMED, separator=", ")
     images = counted(len(keys), "image")
-    return f"{images} that `duplicates=drop` rejected as copies of these, kept out too: {named}"
+    return f"{images} that `duplicates=drop` rejected as copies of these are also kept out: {named}"
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
@@ -228,19 +228,19 @@ def _check_all_found(dataset: Manifest, selection: ImageSelection, images: Found
     """
     if images.missing:
         raise DataError(
-            f"{_describe_missing(dataset, images)}: nothing was removed. Keys are those of the "
-            f"contents, such as {images.some_key}. Correct the list, or give `allow_missing=` to "
-            "remove the others, and to keep these out of later updates"
+            f"{_describe_missing(dataset, images)}: nothing was removed. Keys must be spelled as "
+            f"in the contents, such as {images.some_key}. Correct the list, or use "
+            "`allow_missing=` to remove the others, and to keep these out of later updates"
         )
     if selection.where and not images.number:
-        raise DataError(f"no image of {dataset.folder} has these values: nothing was removed")
+        raise DataError(f"no image in {dataset.folder} has these values: nothing was removed")
 
 
 def _describe_missing(dataset: Manifest, images: FoundImages) -> str:
     named = ", ".join(images.missing[:_MOST_NAMED])
     if len(images.missing) > _MOST_NAMED:
         named += ", …"
-    return f"{dataset.folder} does not have {len(images.missing):,} of those given: {named}"
+    return f"{dataset.folder} does not have {len(images.missing):,} of the specified ones: {named}"
 
 
 def _names_input(changes: Mapping[str, Any]) -> bool:
@@ -252,13 +252,13 @@ def _stand_in_for_input(dataset: Manifest, update_options: UpdateOptions) -> dic
     """Returns options that replace a missing input: the images of the dataset."""
     if update_options.compare != "auto":
         raise UsageError(
-            "has no effect without `input=` or `table=`, as nothing is compared",
+            "has no effect without `input=` or `table=`, because nothing is compared",
             option="compare",
             value=update_options.compare,
         )
     if update_options.is_given("max_removed"):
         raise UsageError(
-            "has no effect without `input=` or `table=`, as no image is dropped",
+            "has no effect without `input=` or `table=`, because no image is dropped",
             option="max_removed",
             value=update_options.max_removed,
         )
@@ -300,8 +300,8 @@ def _open_new(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, 
         if not column or "split_column" in changes or not is_missing:
             raise
         raise UsageError(
-            f"{error}. {dataset.folder} has its splits from this column: for others, as names of "
-            "tables give them, convert the tables again with `overwrite=`"
+            f"{error}. {dataset.folder} has its splits from this column: for other splits, such "
+            "as those in names of tables, convert the tables again with `overwrite=`"
         ) from None
 
 
@@ -382,8 +382,8 @@ def _choose_splits_of(
     gone = [name for name in dataset.split_names if name not in options.shares]
     if gone and not isinstance(source.origin, BaseDataset):
         raise UsageError(
-            f"would leave images of {dataset.folder} in {gone[0]}, which is none of the splits "
-            f"({', '.join(options.shares)}): `resplit=` divides all images anew",
+            f"would leave images of {dataset.folder} in {gone[0]}, which is not one of the splits "
+            f"({', '.join(options.shares)}): `resplit=` divides all images again",
             option=options.shares_option,
         )
     return splits_of

@@ -72,8 +72,8 @@ def verify_on(
             report = Report.from_json(storage.read_bytes(path))
         except FileNotFoundError:
             raise RunError(
-                f"the runner reports success, but the report is not at {path}: give a folder that "
-                "this machine and the workers share as `temp_location=`"
+                f"the runner reports success, but the report is not at {path}: set "
+                "`temp_location=` to a folder that this machine and the workers share"
             ) from None
         storage.delete(path)
     check_not_replaced(dataset)

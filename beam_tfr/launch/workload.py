@@ -16,7 +16,7 @@ _PATH_BYTES = 80  # in a list of patterns
 
 
 def has_many_images(source: Input, options: ConvertOptions, number: int) -> bool:
-    """Whether a conversion has at least so many images, judging by a quick look.
+    """Whether a conversion has at least this many images, judging by a quick look.
 
     Images of a dataset do not count, since most are copied.
 

@@ -36,8 +36,8 @@ _place = functools.partial(option, group=WHAT, changes_data=False)
 _files = functools.partial(
     _place,
     excludes={
-        "table": "the table names what is read; `uri_column=` is its column with the paths of "
-        "images, and `image_root=` the folder that these start from"
+        "table": "the table lists the files to read; `uri_column=` is its column with the paths "
+        "of images, and `image_root=` the folder that these are relative to"
     },
 )
 _shards = functools.partial(option, group=FILES)
@@ -82,7 +82,7 @@ def _check_rename(value: object) -> str:
 
 RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True, has_names=True)
 _PLACES = ("table", "image_root")  # options of tables that manifests do not hold
-_ONE = "give only one of them"
+_ONE = "use only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
 COPIES_OF_ROWS = (
     "rows that become records have no checksums or hashes to compare: look for equal rows in the "
@@ -349,12 +349,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         has_input = self.input or self.input_list or self.table
         if not has_input or not all(self.input):
             raise UsageError(
-                "give at least one pattern, such as 'photos/**/*.jpg', or a `table=`",
+                "specify at least one pattern, such as 'photos/**/*.jpg', or a `table=`",
                 option="input",
             )
         if not self.output:
             raise UsageError(
-                "give the folder of the dataset, such as /data/flowers", option="output"
+                "specify the folder of the dataset, such as /data/flowers", option="output"
             )
         if not NAME.fullmatch(self.name) or len(self.name) > MAX_NAME:
             self.refuse("name", f"must be letters, digits and _, at most {MAX_NAME}")
@@ -387,8 +387,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse_beside(
                 "duplicates",
                 "group_column",
-                "a copy would tear a group apart: `beam-tfr duplicates` lists the copies of a "
-                "dataset; give them the same group in the table",
+                "copies may be in different groups: `beam-tfr duplicates` lists the copies in a "
+                "dataset; assign them the same group in the table",
             )
 
     def _check_features(self) -> None:
@@ -454,7 +454,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         self.refuse(
             name,
             f"{given}: leave `{name}=` out to keep these splits, or add "
-            f"`split_column={NO_COLUMN}` to divide all rows anew",
+            f"`split_column={NO_COLUMN}` to divide all rows again",
         )
 
     def data_options(

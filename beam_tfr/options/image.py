@@ -155,10 +155,11 @@ class ImageOptions(Checked):
     def check_combination(self) -> None:
         if self.resize == "shortest" and self.image_size[0] != self.image_size[1]:
             self.refuse(
-                "image_size", "`resize=shortest` takes one size for the shorter side, such as 256"
+                "image_size",
+                "`resize=shortest` needs a single size for the shorter side, such as 256",
             )
         if self.encoding == "webp" and self.color != "rgb":
-            self.refuse("color", "WebP holds color images only; use `encoding=jpeg`, png or raw")
+            self.refuse("color", "WebP stores only color images; use `encoding=jpeg`, png or raw")
         if self.min_pixels > self.max_pixels:
             self.refuse("min_pixels", f"must be a whole number from 1 to {self.max_pixels}")
 

@@ -68,8 +68,8 @@ class Kind:
             return tuple(f"{name}={text}" for name, text in value.items())
         if hasattr(value, "to_parquet"):  # iterating over a DataFrame would yield its column names
             raise UsageError(
-                "a DataFrame is not a file: write one with frame.to_parquet('table.parquet'), and "
-                "give its path"
+                "a DataFrame is not a file: write one with frame.to_parquet('table.parquet'), "
+                "and use its path"
             )
         try:
             return tuple(value)
@@ -184,7 +184,9 @@ def _check_share_or_count(value: Any) -> int | float:
             return int(value)
         if value <= 1:
             return float(value)
-    raise ValueError("must be a share from 0.0 to 1.0, or a whole number without a decimal point")
+    raise ValueError(
+        "must be a fraction from 0.0 to 1.0, or a whole number without a decimal point"
+    )
 
 
 def _parse_share_or_count(text: str) -> int | float:
@@ -194,7 +196,7 @@ def _parse_share_or_count(text: str) -> int | float:
 SHARE_OR_COUNT = Kind(
     check=_check_share_or_count,
     parse=_parse_share_or_count,
-    expected="a share with a decimal point, 0.0 to 1.0, or a whole number",
+    expected="a fraction with a decimal point, 0.0 to 1.0, or a whole number",
     pattern=r"[0-9]{1,20}|[0-9]{0,20}\.[0-9]{1,20}|[0-9]{1,20}\.",
     metavar="N",
 )
@@ -328,7 +330,7 @@ def _check_counts(value: Any, low: int, high: int) -> int | dict[str, int]:
         return {split: check_whole_number(count, low, high) for split, count in value.items()}
     except ValueError as error:
         raise ValueError(
-            f'each number {error}; give one, or a dict such as {{"train": 16, "test": 2}}'
+            f'each number {error}; use one number, or a dict such as {{"train": 16, "test": 2}}'
         ) from None
 
 

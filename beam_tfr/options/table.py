@@ -201,7 +201,7 @@ class Checked:
         elif isinstance(value, (tuple, list)):
             self.set_option(name, tuple(_parse_value(name, about, item) for item in value))
         else:
-            raise UsageError("must be a tuple of texts", option=name, value=value)
+            raise UsageError("must be a tuple of strings", option=name, value=value)
 
     def _check_beside_others(self, name: str, about: Option) -> None:
         if about.images_only and self.encoding in OTHER_ENCODINGS:

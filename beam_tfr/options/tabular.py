@@ -181,7 +181,7 @@ class TableOptions(Checked):
 
     @property
     def roles(self) -> list[str]:
-        """The columns with a role other than feature, each once."""
+        """Returns the columns that have a role other than feature, each once."""
         columns = (
             self.uri_column,
             self.key_column,

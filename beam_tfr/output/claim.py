@@ -83,7 +83,7 @@ class BegunPlan(NamedTuple):
         fields = parse_json(data)
         plan = Plan.from_fields(fields["plan"])
         if plan.digest != fields["digest"]:
-            raise ValueError("not the plan of this digest")
+            raise ValueError("the plan has another digest")
         return cls(plan, fields["run_id"], Claim(fields["replaces"], fields["overwrite"]))
 
 
@@ -201,8 +201,8 @@ def _check_contents_folder(output: str) -> None:
     """
     if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
         raise UsageError(
-            f"holds a file named {CONTENTS_FOLDER}, where a folder of that name belongs; "
-            "move it away",
+            f"holds a file named {CONTENTS_FOLDER}, but needs a folder of that name; move the "
+            "file away",
             option="output",
             value=output,
         )
@@ -262,8 +262,8 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
     differences = describe_differences(present, plan, fields)
     if differences:
         raise UsageError(
-            f"holds a dataset with other input or options:{differences}\n{_CURE}; "
-            "`beam-tfr update` copies what stays",
+            f"holds a dataset with other input or options:{differences}\n{_CURE}; `beam-tfr "
+            "update` copies unchanged records",
             option="output",
             value=output,
         )
@@ -328,9 +328,9 @@ def check_room(output: str, plan: Plan) -> None:
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
-            f"needs about {plan.num_bytes / 1e6:,.1f} MB, but its disk has room for "
-            f"{room / 1e6:,.1f} MB (copies of the images of Parquet files count, and a dataset "
-            "that is replaced stays until the end); make room, or choose another folder",
+            f"needs about {plan.num_bytes / 1e6:,.1f} MB, but its disk has {room / 1e6:,.1f} MB "
+            "available (this includes copies of images in Parquet files, and a replaced dataset "
+            "stays until the end); free disk space, or choose another folder",
             option="output",
             value=output,
         )

@@ -41,8 +41,8 @@ def check_versions(planned: str) -> None:
     wrong = [f"{name} {installed[name]} instead of {other}" for name, other in others.items()]
     if wrong:
         raise RunError(
-            "a worker has other codecs than the worker that began this dataset: "
-            f"{', '.join(wrong)}. Its images would have other bytes. Let all workers start from "
-            "the same image or environment (a tag can be moved, a digest cannot), and run the same "
+            "a worker has other codec versions than the worker that began this dataset: "
+            f"{', '.join(wrong)}. Its images would have different bytes. Start all workers from "
+            "the same image or environment (a tag can move, a digest cannot), and run the same "
             "command again"
         )

@@ -53,7 +53,7 @@ class CopiedImages:
 
     @classmethod
     def find(cls, base: BaseDataset, pairs: Pairs) -> "CopiedImages":
-        """Finds the copies in a dataset, given all pairs of copies.
+        """Finds the copies in a dataset from all pairs of copies.
 
         Raises:
             DataError: contents or sidecars are missing or damaged.

@@ -52,16 +52,16 @@ class DropLimit(NamedTuple):
         is_limited = self.limit is not None and plan.matched >= self.limit
         if dropped <= allowed or is_limited:
             return ""
-        cause = "An update takes the whole input, old images and new ones"
+        cause = "An update needs the whole input, old and new images"
         if dropped == self.images:
             cause = (
-                "No image has the same key. Keys are paths from the folder that all images share, "
-                "so they change with it; and an update takes the whole input, old images and new "
-                "ones"
+                "No image has the same key. Keys are paths below the folder that all images "
+                "share, so they change with that folder; and an update needs the whole input, "
+                "old and new images"
             )
         return (
-            f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} of "
-            f"{self.folder}, as {plan.input_option} lacks them; `max_removed={self.max_removed}` "
-            f"allows {allowed:,}. {cause}: give all of it in {plan.input_option}, or "
-            "`max_removed=1.0` if they are to go"
+            f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} in "
+            f"{self.folder}, because {plan.input_option} lacks them; "
+            f"`max_removed={self.max_removed}` allows {allowed:,}. {cause}: specify all of it in "
+            f"{plan.input_option}, or, to remove these {plan.noun}, `max_removed=1.0`"
         )

@@ -70,8 +70,8 @@ def require_sources(folder: str, shard: PlannedShard) -> list[KnownSource]:
     sources = read_sources(folder, shard)
     if sources is None:
         raise DataError(
-            f"{folder}: .sources, which says what the shards were made from, lacks {shard.name}; "
-            "`beam-tfr update DIR --input …` makes it again"
+            f"{folder}: .sources, which records the sources of each shard, lacks {shard.name}; "
+            "`beam-tfr update DIR --input …` writes it again"
         )
     return sources
 

@@ -131,10 +131,13 @@ def _explain_failures(output: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(
-                f"{error.strerror}; make room and call again", option="output", value=output
+                f"{error.strerror}; free disk space and call again", option="output", value=output
             ) from error
         raise UsageError(
-            f"cannot be written to: {error.strerror or error}; give a folder that you may write to",
+            (
+                f"cannot be written to: {error.strerror or error}; choose a folder that you can "
+                "write to"
+            ),
             option="output",
             value=output,
         ) from error
@@ -151,8 +154,8 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
     for name in (WORK_FOLDER, SOURCES_FOLDER, CONTENTS_FOLDER):
         if storage.is_link(storage.join(output, name)):
             raise UsageError(
-                f"contains a link, {name}, and files where it leads would be replaced and removed; "
-                "remove it",
+                f"contains a link, {name}, and files in its target would be replaced and removed; "
+                "remove the link",
                 option="output",
                 value=output,
             )
@@ -169,7 +172,7 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
 def _find_living(
     output: str, locks: Mapping[int, Lock | None], job_state: JobState
 ) -> list[_LockFile]:
-    """Returns those of the locks whose holders are alive."""
+    """Returns the locks whose holders are alive."""
     living = list[_LockFile]()
     for number, lock in locks.items():
         path = _lock_path(output, number)
@@ -189,7 +192,7 @@ def _check_permissions(output: str, run_id: str) -> None:
     storage.write_bytes(trial, b"", scratch="", replace=False)
     try:
         storage.touch(trial)
-        # A file that is gone was already moved, by a request whose answer was lost.
+        # A missing file was already moved, by a request whose answer was lost.
         with contextlib.suppress(FileNotFoundError):
             storage.move(trial, moved)
     finally:
@@ -230,11 +233,9 @@ def takeover_error(output: str) -> RunError:
     if not _is_locked(output):
         return RunError(
             f"{output} was taken over by another run, which has ended, or somebody removed the "
-            f"lock in {work_path(output, '')}; this one stops, and publishes nothing"
+            f"lock in {work_path(output, '')}; this run stops and publishes nothing"
         )
-    return RunError(
-        f"{output} was taken over by another run; this one stops, and publishes nothing"
-    )
+    return RunError(f"{output} was taken over by another run; this run stops and publishes nothing")
 
 
 def _is_locked(output: str) -> bool:

@@ -45,7 +45,7 @@ class Lock:
 
     @property
     def job(self) -> str:
-        """The id of the job that holds the folder; empty if a process does."""
+        """Returns the id of the job that holds the folder; empty if a process holds it."""
         return self.machine.removeprefix(JOB) if self.machine.startswith(JOB) else ""
 
     def to_json(self) -> bytes:
@@ -86,7 +86,7 @@ def make_lock(run_id: str, job: str = "") -> Lock:
 
 
 def this_machine() -> str:
-    """Names this machine; on Linux, its boot and the namespace of its process ids too."""
+    """Names this machine; on Linux, the name includes its boot and the namespace of process ids."""
     with (
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
@@ -185,6 +185,6 @@ def _describe_job(job: str, since: str, path: str, state: str) -> str:
             "Wait for it, or cancel it and call again"
         )
     return (
-        f"job {job}, {since}. Wait for it, or cancel it and call again. "
-        f"Dataflow does not say that it has ended; if it has, delete {path}"
+        f"job {job}, {since}. Wait for it, or cancel it and call again. Dataflow does not report "
+        f"that the job has ended; if it has, delete {path}"
     )

@@ -42,13 +42,13 @@ def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[st
 
 def _describe_input(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
     if present.matched != plan.matched:
-        return f"\n  the input: {present.matched:,} {plan.noun} there, {plan.matched:,} now"
+        return f"\n  the input: {present.matched:,} {plan.noun} before, {plan.matched:,} now"
     if all(present.fields.get(name) == fields.get(name) for name in _DIGESTS):
         return ""
     if "layout" in plan.options:
-        return f"\n  the input: other {plan.noun}, or changed ones"
+        return f"\n  the input: different or changed {plan.noun}"
     if present.fields["options"] == plan.options:  # other options may change how rows are read
-        return "\n  the input: other rows, or changed ones"
+        return "\n  the input: different or changed rows"
     return ""
 
 

@@ -242,8 +242,8 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
     if wrong:
         raise RunError(
             f"{counted(len(wrong), 'finished shard')} missing or not as written, such as "
-            f"{wrong[0]}: another run or program changes files in {work_path(folder, '')}. "
-            "Nothing is published; the same command writes such shards again"
+            f"{wrong[0]}: another run or program is changing files in {work_path(folder, '')}. "
+            "Nothing is published; run the same command again to rewrite these shards"
         )
 
 

@@ -33,8 +33,7 @@ _USUAL_SHARE = Fraction(1, 100)
 _USUAL_NUMBER = Fraction(10)
 _LARGEST_SHARE = Fraction(1, 10)
 _DROP_BOXES = (
-    "give `bad_boxes=drop` to leave out only the boxes that have no area or are outside of their "
-    "image"
+    "use `bad_boxes=drop` to leave out only boxes that have no area or are outside their image"
 )
 _MOST_LOOKED_AT = 100_000  # rejects read to find colors of masks
 _RUN_BYTES = 16 << 20  # 16 MiB of lines, sorted in memory
@@ -72,7 +71,7 @@ def _check_split(plan: Plan, split: str, counts: Counts) -> None:
         matched = plan.splits[split].matched
         raise DataError(
             f"split {split} would be empty: all of its {plan.noun} were rejected ({matched:,}). "
-            f"Fix one, leave them out of {plan.input_option}, or give `allow_empty={split}`"
+            f"Fix one, leave them out of {plan.input_option}, or use `allow_empty={split}`"
         )
 
 
@@ -90,13 +89,13 @@ def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError
     if FeaturesDict.from_options(plan.options).boxes:
         cause, cures = _explain_lost_boxes(plan, planned, counts)
     else:
-        cause = f"all of its {plan.noun} there were rejected ({planned:,})"
+        cause = f"all of its {plan.noun} in this split were rejected ({planned:,})"
         cures = ["fix one"]
     cures.append(f"leave the class out of {plan.input_option} or `classes=`")
     advice = ", ".join(cures)
     return DataError(
         f"class {label} would be lost from split {split}: {cause}. "
-        f"{advice[0].upper()}{advice[1:]}, or give `allow_empty={label}`"
+        f"{advice[0].upper()}{advice[1:]}, or use `allow_empty={label}`"
     )
 
 
@@ -121,7 +120,7 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
         cures.append("lower `min_visible=`")
         if plan.options.get("resize") == "crop":
             cures.append("use `resize=pad`")
-    return f"all of its boxes there ({planned:,}) {' or '.join(causes)}", cures
+    return f"all of its boxes in this split ({planned:,}) {' or '.join(causes)}", cures
 
 
 def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
@@ -184,7 +183,7 @@ def describe_excess(
     if _may_hold_bad_boxes(plan, rejected):
         cure = f"{_DROP_BOXES}, "
     if "not-found" in rejected and "layout" not in plan.options:
-        cure += "give `image_root=` if paths start from another folder, "
+        cure += "set `image_root=` if paths are relative to another folder, "
     return (
         f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}. "
         f"Nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "

@@ -62,7 +62,7 @@ class ImageSelection(NamedTuple):
         if lines and lines <= {*self.keys}:
             raise UsageError(
                 f"the dataset has the key {quote(key)}, which has a line break, and its lines are "
-                "in the list: give keys as JSON Lines, as in rejects.jsonl, or SHA-256"
+                "in the list: specify keys as JSON Lines, as in rejects.jsonl, or SHA-256"
             )
 
 
@@ -75,7 +75,7 @@ def select_images(
         UsageError: nothing is selected, or a hash is invalid.
     """
     if not (keys or sha256 or where):
-        raise UsageError("nothing is selected: give `keys=`, `sha256=` or `where=`")
+        raise UsageError("nothing is selected: use `keys=`, `sha256=` or `where=`")
     for text in sha256:
         if not _HASH.fullmatch(text):
             raise UsageError("is not a SHA-256 of 64 hex digits", option="sha256", value=text)
@@ -279,7 +279,7 @@ def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[s
                 yield f"{REJECTS_FILE}: {reject.key}"
             yield from _find_in_detail(REJECTS_FILE, reject, selection)
     except DataError:
-        yield f"{REJECTS_FILE}: damaged, so what it lists is unknown"
+        yield f"{REJECTS_FILE}: damaged, so it is unknown which images it lists"
 
 
 def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:

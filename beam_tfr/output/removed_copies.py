@@ -64,7 +64,7 @@ def _find_in_clusters(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 
 def _list_dropped(dataset: Manifest) -> Iterator[Reject]:
-    """Yields the rejects of a dataset that are copies of others."""
+    """Yields the rejects of a dataset that are copies of other images."""
     if not dataset.counts["rejected"].get(DUPLICATE):
         return
     for shard in planned_shards(dataset):

@@ -69,7 +69,7 @@ class SplitTotals:
 
     @property
     def shards_with_file(self) -> list[CommittedShard]:
-        """Returns the shards that have a file, which those of `NO_SPLIT` do not."""
+        """Returns the shards that have a file; those of `NO_SPLIT` have none."""
         return [shard for shard in self.shards.values() if shard.file]
 
     def add(self, info: ShardInfo) -> None:
@@ -200,8 +200,8 @@ def _check_unfinished(plan: Plan, unfinished: Sequence[Unfinished]) -> None:
         noun = f"of {plan.matched:,} {plan.noun}"
         problem = describe_unfinished(unfinished, noun, plan.num_shards)
         raise RunError(
-            f"{problem}. Nothing is published. Run the same command again: it reads only those "
-            "shards. `accept_unreadable=` rejects what cannot be read"
+            f"{problem}. Nothing is published. Run the same command again: it reads only these "
+            "shards. `accept_unreadable=` rejects files that cannot be read"
         )
 
 
@@ -209,8 +209,8 @@ def _check_missing(plan: Plan, missing: Sequence[str]) -> None:
     if missing:
         raise RunError(
             f"{len(missing)} of {plan.num_shards} shards are missing at the end, such as "
-            f"{missing[0]}: the runner lost them. Nothing is published; the same command resumes "
-            "from the finished shards"
+            f"{missing[0]}: the runner lost them. Nothing is published; run the same command "
+            "again to resume from the finished shards"
         )
 
 
@@ -280,11 +280,11 @@ def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataE
     shards = counted(len(differing), "broken shard")
     limits = ", but compares no masks or pairs" if dataset.feature_kinds.companions else ""
     return DataError(
-        f"{shards}, such as {differing[0]}, would not get the same "
-        f"bytes as before: {plan.noun} have changed, or libraries "
-        f"(beam_tfr {dataset.fields['tool_version']} made the dataset, this is beam_tfr "
-        f"{__version__}, {codecs}). `beam-tfr verify` with `sources=` tells which {plan.noun} "
-        f"changed{limits}: put them back, or use `beam-tfr update`, which takes what is there now"
+        f"{shards}, such as {differing[0]}, would not get the same bytes as before: {plan.noun} "
+        f"have changed, or libraries (beam_tfr {dataset.fields['tool_version']} made the dataset, "
+        f"this is beam_tfr {__version__}, {codecs}). `beam-tfr verify` with `sources=` lists "
+        f"which {plan.noun} changed{limits}: restore them, or use `beam-tfr update`, which "
+        "converts the current ones"
     )
 
 

@@ -177,7 +177,7 @@ def _check_names(info: ShardInfo) -> None:
     if not all(map(is_plain_name, filter(None, built))):
         raise ValueError("a file is built elsewhere")
     if info.file and parse_file_name(info.file) is None:
-        raise ValueError("its file has another name than files of shards")
+        raise ValueError("its file does not have the name of a shard file")
 
 
 def _check_values(sidecar: Sidecar) -> None:
@@ -336,7 +336,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
     names = {sidecar_name(shard) for shard in shards}
 
     def move_sidecar(entry: Entry) -> None:
-        # A file that is gone was already moved, by a request whose answer was lost.
+        # A missing file was already moved, by a request whose answer was lost.
         with contextlib.suppress(FileNotFoundError):
             storage.move(entry.path, storage.join(folder, entry.name))
 

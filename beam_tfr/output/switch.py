@@ -92,7 +92,7 @@ class Switch:
         built = [file.built for file in self.files if file.built]
         wrong += itertools.filterfalse(is_plain_name, built)
         if wrong or self.manifest.name != MANIFEST_FILE:
-            raise ValueError(f"{wrong[:1]} are not names of files of a dataset")
+            raise ValueError(f"{wrong[:1]} are not names of dataset files")
 
     def to_json(self) -> bytes:
         return canonical_json(dataclasses.asdict(self))
@@ -315,8 +315,8 @@ def _check_places(output: str, switch: Switch) -> None:
     """
     if not _are_in_place(output, switch.files[:-1], switch):
         raise RunError(
-            f"files in {output} were changed while they were put into place; "
-            "run the same command again"
+            f"files in {output} were changed while they were moved into place; run the same "
+            "command again"
         )
 
 
@@ -332,7 +332,7 @@ def _move_manifest(output: str, switch: Switch) -> None:
     place = join(output, MANIFEST_FILE)
     try:
         storage.move(waits, place, generation=switch.manifest.generation)
-    except FileNotFoundError:  # already moved, as in `_move_files`
+    except FileNotFoundError:  # it was already moved, as in `_move_files`
         moved = storage.find(place)
         if moved is None or moved.size_bytes != switch.manifest.num_bytes:
             raise _other_dataset(output) from None

@@ -50,8 +50,8 @@ _SPLIT_RANKS = {TRAIN: 0, "validation": 1, "test": 2}
 
 # Why an image is not in the dataset. A closed list, so that rejects can be counted and compared.
 REJECT_REASONS: dict[str, str] = {
-    "bad-value": "a value in the table is missing, does not fit the type of its column, or is in a "
-    "row or a file that cannot be read",
+    "bad-value": "a value in the table is missing, does not match the type of its column, or is "
+    "in a row or a file that cannot be read",
     "layout-mismatch": "the key does not have the parts that --layout names",
     "unknown-class": "the class is not in the file that --classes names",
     "without-boxes": "no box is stored, with --no_boxes reject",
@@ -73,9 +73,9 @@ REJECT_REASONS: dict[str, str] = {
     "allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
-    "taken-down": "its bytes are those of an image that `beam-tfr remove` took down",
-    "duplicate": "a copy of another image, which has more pixels or, with as many, the smaller "
-    "key; only with --duplicates drop",
+    "taken-down": "has the same bytes as an image that `beam-tfr remove` took down",
+    "duplicate": "a copy of another image, which has more pixels or, if equal, the smaller key; "
+    "only with --duplicates drop",
     "left-out": "one of your own steps left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",
@@ -89,7 +89,7 @@ REJECT_REASONS: dict[str, str] = {
 ADJUSTMENTS: dict[str, str] = {
     "wrong-extension": "the file name has the extension of another format",
     "rotated": "rotated or mirrored according to EXIF",
-    "first-frame": "the first of several frames or pages was taken",
+    "first-frame": "only the first of several frames or pages was used",
     "alpha-composited": "transparent pixels were blended with --background",
     "band-left-out": ("TIFFs with RGB and a fourth band, which no tag declares to be transparency"),
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
@@ -113,15 +113,15 @@ ADJUSTMENTS: dict[str, str] = {
         "are stored"
     ),
     "boxes-clipped": "have boxes that extend beyond the stored image",
-    "boxes-dropped": "lost boxes of which less than --min_visible is left",
+    "boxes-dropped": "lost boxes that kept less than --min_visible of their area",
     "bad-boxes-dropped": (
-        "had boxes without area, outside of the image, or not of four finite numbers"
+        "had boxes without area, outside the image, or without four finite numbers"
     ),
-    "pair-scaled": "their mask, or another image beside them, was scaled to their size: [scale]",
+    "pair-scaled": "their mask, or another image of a pair, was scaled to their size: [scale]",
     "pair-gray": (
-        "their mask, or another image beside them, has equal color channels, and was read as gray"
+        "their mask, or another image of a pair, has equal color channels, and was read as gray"
     ),
-    "pair-missing": "had no mask, or no other image beside them: [optional]",
+    "pair-missing": "had no mask, or lacked an image of a pair: [optional]",
     "margins-in-mask": (
         'their mask also has the value of its margins: fine if it means "ignore", else give '
         "another value in the brackets, such as [254]"

@@ -49,7 +49,11 @@ def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
     """
     gone = {split: number for split, number in old.items() if number and split not in new}
     lost = [f"{split} ({number:,})" for split, number in gone.items()]
-    return f"splits are gone, with their numbers of images: {join_texts(lost)}" if lost else ""
+    return (
+        f"splits that no longer exist, with their numbers of images: {join_texts(lost)}"
+        if lost
+        else ""
+    )
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
@@ -108,8 +112,8 @@ def _describe_fields(
             yield from _describe_fields(before, after, f"{prefix}{name}.")
         elif before != after:
             separator = "x" if name == "image_size" else ","  # as on the command line
-            there, now = _shorten(_to_text(before, separator), _to_text(after, separator))
-            yield f"{prefix}{name}: {there} there, {now} now"
+            earlier, now = _shorten(_to_text(before, separator), _to_text(after, separator))
+            yield f"{prefix}{name}: {earlier} before, {now} now"
 
 
 def _to_text(value: Any, separator: str = ",") -> str:

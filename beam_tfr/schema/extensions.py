@@ -27,7 +27,7 @@ PACKED = re.compile(
 )
 # Name endings of raw camera photos, which must be developed.
 RAW = re.compile(r"(?i)\.(?:cr[23w]|nef|nrw|arw|srf|sr2|dng|raf|orf|rw2|pef|srw|3fr|iiq|x3f)\Z")
-RAW_CURE = "must be developed, such as by `darktable-cli a.nef a.jpg`"
+RAW_CURE = "must be developed, for example with `darktable-cli a.nef a.jpg`"
 
 
 class OtherFiles(NamedTuple):
@@ -50,17 +50,17 @@ OTHER_FILES = (
     OtherFiles(
         re.compile(r"(?i)\.(?:dcm|dicom|ima)\Z"),
         "DICOM files",
-        "must be converted, such as by `dcmj2pnm --write-png a.dcm a.png`",
+        "must be converted, for example with `dcmj2pnm --write-png a.dcm a.png`",
     ),
     OtherFiles(
         re.compile(r"(?i)\.(?:mp4|avi|mov|mkv|webm|mpe?g|m4v|wmv|flv)\Z"),
         "videos",
-        "must be divided into frames, such as by `ffmpeg -i a.mp4 a-%06d.jpg`",
+        "must be divided into frames, for example with `ffmpeg -i a.mp4 a-%06d.jpg`",
     ),
     OtherFiles(
         re.compile(r"(?i)\.(?:nii(?:\.gz)?|mha|mhd|nrrd)\Z"),
         "medical volumes",
-        "must be divided into slices, each a PNG, such as by SimpleITK",
+        "must be divided into PNG slices, for example with SimpleITK",
     ),
     OtherFiles(
         re.compile(r"(?i)\.npy\Z"),
@@ -71,8 +71,8 @@ OTHER_FILES = (
     OtherFiles(
         re.compile(r"(?i)\.(?:npz|mat|h5|hdf5|pkl|pickle|pt|pth|lmdb|mdb|rec|bin)\Z"),
         "files with several arrays",
-        "may hold images: write each to a file, such as by Pillow's Image.fromarray(pixels)"
-        ".save('a.png')",
+        "may hold images: write each to a file, for example with Pillow's "
+        "Image.fromarray(pixels).save('a.png')",
     ),
 )
 OTHER_NAMES = "other names"  # the kind of files without an extension

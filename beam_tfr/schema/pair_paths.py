@@ -24,8 +24,8 @@ def check_fields(pattern: str) -> None:
     for field in _LIKE_FIELD.finditer(pattern):
         if not _FIELD.fullmatch(field[0]):
             raise ValueError(
-                f"{field[0]} in PATH is not {{stem}}, {{path}} or {{folder}}, which may have %TEXT "
-                "to remove a text from the end, or #TEXT from the beginning"
+                f"{field[0]} in PATH is not {{stem}}, {{path}} or {{folder}}, which may have "
+                "%TEXT to remove TEXT from the end, or #TEXT from the beginning"
             )
 
 

@@ -95,6 +95,6 @@ def describe_palettes(palettes: Iterable[Palette]) -> str:
     first, other = kept
     return (
         f"the masks of {first.name} and {other.name} have different palettes "
-        f"({first.find_conflict(other)}), and indices are stored: if the colors count, give each "
-        "its value in the brackets after their path or type, such as [#ff0000=1]"
+        f"({first.find_conflict(other)}), and indices are stored: if the colors matter, assign "
+        "each a value in the brackets after the path or type, such as [#ff0000=1]"
     )
