@@ -46,7 +46,7 @@ class OtherFiles(NamedTuple):
 
 # Name endings include the dot, like kinds: see `kind_of_name`.
 OTHER_FILES = (
-    OtherFiles(RAW, "raw photos of cameras", RAW_CURE),
+    OtherFiles(RAW, "raw camera photos", RAW_CURE),
     OtherFiles(
         re.compile(r"(?i)\.(?:dcm|dicom|ima)\Z"),
         "DICOM files",
