@@ -15,9 +15,8 @@ _WORDS = (
     "|session|slide|specimen|study|subj|subject|video|volunteer"
 )
 _GROUP = re.compile(rf"(?i)(?<![a-z])(?:{_WORDS})s?[-_ ]?[0-9]+")
-_COLUMN = re.compile(
-    rf"(?:{_WORDS})(?:instance)?(?:id|uid|name|no|nr|num|number|code|key|index)?|(?:image)?group(?:id)?"
-)
+_ENDINGS = "id|uid|name|no|nr|num|number|code|key|index"
+_COLUMN = re.compile(rf"(?:{_WORDS})(?:instance)?(?:{_ENDINGS})?|(?:image)?group(?:id)?")
 PATTERN = f"(?i)((?:{_WORDS})s?[-_ ]?[0-9]+)"  # for pandas
 
 
