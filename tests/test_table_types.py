@@ -16,6 +16,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.rounded_numbers import find_rounding
 from beam_tfr.tables.rows import Tables
 from tests.conftest import Run
 from tests.table_rows import records_of
@@ -160,6 +161,44 @@ def test_numbers_with_signs_that_stay_text_are_told(
     path.write_text("id,n\n" + "".join(f"k{i},{cell}\n" for i, cell in enumerate(cells)))
     warnings = opened(path, encoding="row", key_column="id").warnings
     assert any("numbers with signs" in line for line in warnings) == is_told
+
+
+@pytest.mark.parametrize(
+    ("cells", "factor"),
+    [
+        (["1479424215.880976", "1479424216"], 10**6),  # seconds
+        (["448262.123", "5400001.5", ""], 1000),  # a place in UTM
+        (["52.5201231", "52.5201232"], 10**7),  # near each other
+        (["123456789.0", "5.0"], 1),  # an id that pandas wrote beside missing values
+        ([1479424215.880976, None], 10**6),
+        (["[1479424215.880976, 1]"], 10**6),
+        (["1e300", "0.1"], None),
+        (["0.1234567890123", "0.9"], None),
+        (["448262.12", "1.5", "nan", "inf"], None),  # 32 bits hold all digits
+        (["16777216.0", "0.5", ""], None),
+        ([""], None),
+    ],
+)
+def test_numbers_that_32_bits_change_are_found(cells: list[Any], factor: int | None) -> None:
+    rounding = find_rounding(cells)
+    assert (rounding.factor if rounding else None) == factor
+
+
+def test_what_keeps_numbers_beyond_32_bits_is_told_and_works(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,ts,n\na,1479424215.880976,1.5\nb,1479424215.980976,2\n")
+    (warning,) = opened(path, encoding="row", key_column="id").warnings
+    assert "'*,ts:bytes'" in warning
+    exact = opened(path, encoding="row", key_column="id", feature_columns={"*": "", "ts": "bytes"})
+    assert not exact.warnings
+    table = pandas.read_csv(path)
+    column = "table['ts']"
+    code = f'{column} = ({column} * 1000000).round().astype("Int64")'
+    assert code in warning
+    exec(code)
+    table.to_csv(path, index=False)
+    assert not opened(path, encoding="row", key_column="id").warnings
+    assert list(table["ts"]) == [1479424215880976, 1479424215980976]
 
 
 LISTS: dict[str, list[Any]] = {

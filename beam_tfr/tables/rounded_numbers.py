@@ -1,0 +1,139 @@
+"""Warns of numbers, such as timestamps, that floats of 32 bits change."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_tfr.features.base import ColumnKind
+from beam_tfr.features.cells import NUMBER, flatten_list, members_of, parse_list
+from beam_tfr.options import ConvertOptions
+from beam_tfr.options.implied import KNOWN
+from beam_tfr.schema.differences import join_names
+
+_SMALL_CHANGE = 1e-3  # unless values are close to each other
+_SMALL_SHARE = 1e-6  # of the difference between the greatest and the least value
+_MOST_DECIMALS = 15
+_MAX_EXACT = 1 << 53  # whole numbers up to this are exact in pandas' floats
+
+
+class Rounding(NamedTuple):
+    """A number that a float of 32 bits changes.
+
+    Attributes:
+        text: the number, as its cell has it.
+        stored: the float of 32 bits.
+        factor: the power of 10 that makes whole numbers of the column's numbers; 0 if 53 bits do
+            not hold them.
+    """
+
+    text: str
+    stored: float
+    factor: int
+
+
+def warn_of_rounded_numbers(
+    options: ConvertOptions,
+    features: Sequence[ColumnKind],
+    declarations: Mapping[str, str],
+    sample: Mapping[str, Sequence[Any]],
+    *,
+    typed: bool,
+) -> Iterator[str]:
+    """Yields a warning about columns of inferred types whose numbers 32 bits change.
+
+    Args:
+        options: the options of the conversion.
+        features: the features that the columns become.
+        declarations: column -> declaration; empty where its cells show it.
+        sample: column -> its cells in the first rows.
+        typed: whether the format has types for text and lists.
+    """
+    roundings = dict[str, Rounding]()
+    kinds = dict[str, str]()
+    for feature in features:
+        is_inferred = not declarations[feature.name] and feature.text.startswith("float")
+        rounding = find_rounding(sample[feature.name]) if is_inferred else None
+        if rounding is not None:
+            roundings[feature.name] = rounding
+            kinds[feature.name] = feature.text
+    if not roundings:
+        return
+    name, rounding = next(iter(roundings.items()))
+    cures = list[str]()
+    if not typed:
+        as_text = {name: kind.replace("float", "bytes") for name, kind in kinds.items()}
+        columns = {**(options.feature_columns or {KNOWN: ""}), **as_text}
+        declared = [f"{name}:{kind}" if kind else name for name, kind in columns.items()]
+        cures.append(f"`feature_columns='{','.join(declared)}'` stores text")
+    if rounding.factor and kinds[name] == "float":
+        cures.append(_suggest_integers(name, rounding.factor))
+    yield (
+        f"numbers of {join_names([*roundings])} need more than the 32 bits of a float: "
+        f"{rounding.text} of {name!r} becomes {rounding.stored:.15g}; text and whole numbers are "
+        f"stored exactly{': ' if cures else ''}{', or '.join(cures)}"
+    )
+
+
+def _suggest_integers(name: str, factor: int) -> str:
+    """Says how pandas makes whole numbers of a column.
+
+    Args:
+        name: the name of the column.
+        factor: the power of 10 that makes them.
+    """
+    column = f"table[{name!r}]"
+    scaled = column if factor == 1 else f"({column} * {factor})"
+    return f'with pandas, {column} = {scaled}.round().astype("Int64") makes whole numbers'
+
+
+def find_rounding(cells: Sequence[Any]) -> Rounding | None:
+    """Finds a number that a float of 32 bits changes; None if all changes are small.
+
+    A change is small if all digits of the text stay, or if it is below a thousandth and also below
+    a millionth of the difference between the greatest and the least number.
+
+    Args:
+        cells: the cells of a column of numbers, or of lists of numbers.
+    """
+    texts = _list_numbers(cells)
+    values = np.array([float(text) for text in texts])
+    values = np.where(np.abs(values) <= np.finfo(np.float32).max, values, np.nan)
+    changes = np.abs(values - values.astype(np.float32))
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return None
+    small_change = min(_SMALL_CHANGE, _SMALL_SHARE * (finite.max() - finite.min()))
+    for number in np.flatnonzero(changes > small_change):
+        text = texts[number]
+        stored = np.float32(text)
+        if Decimal(str(stored)) != Decimal(text):
+            return Rounding(text, float(stored), _find_factor(texts, finite))
+    return None
+
+
+def _list_numbers(cells: Sequence[Any]) -> list[str]:
+    """Returns the numbers in cells, which may be in lists, as text."""
+    texts = list[str]()
+    for cell in cells:
+        members = parse_list(cell) if isinstance(cell, str) else None
+        for member in flatten_list(members_of(cell) if members is None else members):
+            text = str(member).strip()
+            if NUMBER.fullmatch(text):
+                texts.append(text)
+    return texts
+
+
+def _find_factor(texts: Sequence[str], values: NDArray[np.float64]) -> int:
+    """Returns the power of 10 that makes whole numbers of numbers; 0 if 53 bits do not hold them.
+
+    Args:
+        texts: the numbers as text, also others than finite ones.
+        values: those that are finite.
+    """
+    exponents = [Decimal(text).normalize().as_tuple().exponent for text in texts]
+    decimals = [-exponent for exponent in exponents if isinstance(exponent, int)]
+    factor = 10 ** min(max(*decimals, 0, 0), _MOST_DECIMALS)
+    return factor if np.abs(values).max() * factor < _MAX_EXACT else 0
