@@ -36,7 +36,7 @@ FILES = {
     "ml.json": ('[{"image": "a", "annotations": [{"coordinates": {}}]}]', "ml.json"),
     "a.json": (
         '{"version": "5", "flags": {}, "shapes": [], "imagePath": "a.jpg"}',
-        "*.json are of LabelMe",
+        "*.json are LabelMe files",
     ),
     "data.yaml": ("train: images\nnames: [cat]\n", "data.yaml"),
     "metadata.csv": ("file_name,label\na.jpg,cat\nb.jpg,dog\n", "metadata.csv"),
@@ -107,17 +107,32 @@ COCO = '{"images": [{"file_name": "a.jpg"}], "annotations": []}'
 BESIDE = {
     "YOLO": ("images/train", "labels/train/a.txt", YOLO, "{0}/labels/train/*.txt belong to"),
     "YOLO, flat": ("images", "labels/a.txt", YOLO, "{0}/labels/*.txt belong to a data.yaml"),
-    "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt is a file of KITTI"),
-    "VOC": ("JPEGImages", "Annotations/a.xml", "<annotation>", "{0}/Annotations/*.xml are a"),
+    "KITTI": ("image_2", "label_2/a.txt", KITTI, "{0}/label_2/*.txt is a KITTI file"),
+    "VOC": ("JPEGImages", "Annotations/a.xml", "<annotation>", "{0}/Annotations/*.xml can be read"),
     "VOC, without extension": (
         "Images",
         "Annotation/a",
         "<annotation>",
-        "{0}/Annotation/* are files of",
+        "{0}/Annotation/* are VOC files",
     ),
-    "COCO": ("train2017", "annotations/x.json", COCO, "{0}/annotations/x.json is a `table=`"),
-    "CSV": ("train", "train.csv", "file,label\na.jpg,cat\n", "{0}/train.csv is a `table=`"),
-    "CSV of ids": ("train", "y.csv", "id,breed\nbeagle_1,cat\n", "{0}/y.csv is a `table=`"),
+    "COCO": (
+        "train2017",
+        "annotations/x.json",
+        COCO,
+        "{0}/annotations/x.json can be read with `table=`",
+    ),
+    "CSV": (
+        "train",
+        "train.csv",
+        "file,label\na.jpg,cat\n",
+        "{0}/train.csv can be read with `table=`",
+    ),
+    "CSV of ids": (
+        "train",
+        "y.csv",
+        "id,breed\nbeagle_1,cat\n",
+        "{0}/y.csv can be read with `table=`",
+    ),
     "text": ("images", "list.txt", "a.jpg 1\nb.jpg 2\n", "{0}/list.txt names images"),
     "captions": ("train", "train_captions/a.txt", "A cat.\n", "such as {0}/train_captions/a.txt"),
     "Supervisely": ("img", "ann/a.jpg.json", "{}", "such as {0}/ann/a.jpg.json"),
@@ -158,7 +173,7 @@ def test_a_legend_of_masks_is_told_as_one(tmp_path: Path) -> None:
     path = tmp_path / "_classes.csv"
     path.write_text("Pixel Value, Class\n0, background\n1, road\n")
     (text,) = describe_tables({".csv": [str(path)]})
-    assert "names the values of masks" in text
+    assert "names the values in masks" in text
     assert "`table=`" not in text
 
 
@@ -186,7 +201,7 @@ def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path
     for caught in (early, planned):
         message = str(caught.value)
         assert "layout='{split}/*'" in message
-        assert "val/2.json is a `table=`" in message
+        assert "val/2.json can be read with `table=`" in message
         assert "pair=mask='{path}_mask.png'" in message
 
 
@@ -298,7 +313,7 @@ def test_the_line_of_pandas_for_values_writes_a_table(
 def test_values_in_lines_of_several_lengths_have_no_line_of_pandas() -> None:
     text = describe_text(b"a.jpg 1\nb.jpg 1 2\nc.jpg 3\n")
     assert "read_csv" not in text
-    assert "a CSV with a row for each image is a `table=`" in text
+    assert "write a CSV for `table=`, with a row per image" in text
 
 
 TEXTS_AS_TABLES = [

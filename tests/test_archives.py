@@ -421,11 +421,11 @@ REJECTED: dict[str, tuple[bytes, str]] = {
     ),
     "zip, bzip2": (
         zipped({"1.jpg": JPEG}, zipfile.ZIP_BZIP2),
-        "has compression method 12 in a zip: unpack the zip, or make it anew with `zip -0`",
+        "has compression method 12 in a zip: unpack the zip, or create it again with `zip -0`",
     ),
     "zip, unknown method": (
         changed(zipped(TWO), 10, "<H", 77),
-        "has compression method 77 in a zip: unpack the zip, or make it anew with `zip -0`",
+        "has compression method 77 in a zip: unpack the zip, or create it again with `zip -0`",
     ),
     "zip, link": (symlink(), "is a symbolic link in a zip"),
     "zip, wrong CRC": (changed(zipped(TWO), 16, "<I", 7), DAMAGED.format("zip")),
@@ -518,11 +518,11 @@ def test_files_that_hold_pixels_are_told_with_what_makes_images(kind: str, cure:
         ("a.zip", b"7z\xbc\xaf\x27\x1c", "its content is that of a .7z: unpack it"),
         ("a.zip", b"Rar!\x1a", "its content is that of a .rar: unpack it"),
         ("a.zip", b"\n<!DOCTYPE html>", "a web page: download the archive again"),
-        ("a.zip", zipped(TWO)[:-9], "copy it again, or make it anew"),
+        ("a.zip", zipped(TWO)[:-9], "copy or create it again"),
         ("a.tar", zipped(TWO), "its content is that of a .zip: rename it"),
         ("a.tar", gzip.compress(tarred(TWO)), "compressed as a whole: decompress it"),
         ("a.tar", b"\x28\xb5\x2f\xfd" + bytes(999), "compressed as a whole: decompress it"),
-        ("a.tar", b"x" * 999, "copy it again, or make it anew"),
+        ("a.tar", b"x" * 999, "copy or create it again"),
     ],
 )
 def test_archives_that_cannot_be_read_are_told_by_their_content(
@@ -611,7 +611,7 @@ def test_a_broken_archive_is_an_error_that_names_it(tmp_path: Path, what: str) -
     assert str(caught.value).startswith(f"{path} cannot be read as {what[:3]}: {cause}"), (
         caught.value
     )
-    cure = "decompress it" if what == "tar, compressed" else "copy it again"
+    cure = "decompress it" if what == "tar, compressed" else "copy or create it again"
     assert cure in str(caught.value)
 
 
@@ -776,7 +776,7 @@ def test_archives_in_a_folder_are_told(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     (photos / "more.zip").rename(tmp_path / "alone/more.zip")
     with pytest.raises(
-        UsageError, match=r"archives \(.*: 1\) are read if they too are given as `input=`"
+        UsageError, match=r"archives \(.*: 1\) are read if they are also given as `input=`"
     ):
         converted(tmp_path / "alone", tmp_path / "out")
 

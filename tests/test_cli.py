@@ -113,7 +113,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     (["plan", "a"], "a: unknown argument; use a flag, such as --input a"),
     (
         ["plan", "--input", "not_there"],
-        "/not_there: matches no file; there is no folder or file of this name",
+        "/not_there: matches no file; there is no folder or file with this name",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--overwrit"],

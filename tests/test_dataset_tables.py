@@ -364,10 +364,10 @@ def test_parts_of_a_dataset_name_it(
     folder = copied(tmp_path)
     run = beam_tfr("convert", f"--{option}", tmp_path / pattern, "--output", tmp_path / "out")
     assert run.code == 2
-    assert f"this is a dataset of beam_tfr: read it with --table {folder}/manifest.json" in run.err
+    assert f"this is a beam_tfr dataset: read it with --table {folder}/manifest.json" in run.err
     (folder / "manifest.json").write_text("{}")
     run = beam_tfr("convert", f"--{option}", tmp_path / pattern, "--output", tmp_path / "out")
-    assert (run.code, "dataset of beam_tfr" in run.err) == (2, False)
+    assert (run.code, "beam_tfr dataset" in run.err) == (2, False)
 
 
 def test_a_pattern_of_datasets(tmp_path: Path) -> None:
@@ -450,8 +450,7 @@ def test_shards_of_a_dataset_are_not_read_without_it(
     )
     assert run.code == 2
     problem = (
-        "is a shard, which does not say what its split and classes are; this is a "
-        "dataset of beam_tfr"
+        "is a shard, which does not say what its split and classes are; this is a beam_tfr dataset"
     )
     shard = f"--table {folder}/d-test-00000-of-00001.tfrecord"
     assert f"{shard}: {problem}: read it with --table {folder}/manifest.json" in run.err

@@ -378,19 +378,22 @@ def test_the_cost_of_written_out_paths_is_linear(tmp_path: Path) -> None:
 
 HINTS = [
     ("nowhere/*.jpg", "matches no file; there is no folder {root}/nowhere"),
-    ("a/*.JPG", "matches no file; `input={root}/a` takes all images below that folder"),
+    ("a/*.JPG", "matches no file; `input={root}/a` includes all images below that folder"),
     ("none/", "matches no file; there is no folder {root}/none"),
     (
         "empty/",
         "matches no file below it with an image extension; '{root}/empty/**' matches all files, "
-        "if these are images without one",
+        "if these are images without an extension",
     ),
-    ("empty/**/*.jpg", "matches no file; `input={root}/empty` takes all images below that folder"),
+    (
+        "empty/**/*.jpg",
+        "matches no file; `input={root}/empty` includes all images below that folder",
+    ),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
-    ("a", "matches no file; name a file, or several by a pattern such as '{root}/a/*'"),
+    ("a", "matches no file; name a file, or use a pattern for several, such as '{root}/a/*'"),
     (
         "a/none.jpg",
-        "matches no file; there is no file of this name, but there is 1.jpg",
+        "matches no file; there is no file with this name, but there is 1.jpg",
     ),
     ("A/1.JPG", "matches no file; there is no folder {root}/A"),
 ]

@@ -358,7 +358,7 @@ def test_class_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path.write_text("a\nb\n")
     assert read_classes(str(path)) == ("a", "b")
     path.write_text("a\nb\nc\n")
-    with pytest.raises(UsageError, match=r"3 classes are more than 2.*`feature_columns=`"):
+    with pytest.raises(UsageError, match=r"3 classes exceed the limit of 2.*`feature_columns=`"):
         read_classes(str(path))
 
 

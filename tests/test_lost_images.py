@@ -233,7 +233,7 @@ def test_images_of_which_some_are_in_an_inner_folder_are_told(tmp_path: Path) ->
 def test_a_table_that_is_mistyped_is_told_with_the_one_that_is_there(tmp_path: Path) -> None:
     for name in ("labels.csv", "other.csv", "a.json"):
         (tmp_path / name).write_text("path,label\n")
-    with pytest.raises(UsageError, match=r"no file of this name, but there is labels\.csv$"):
+    with pytest.raises(UsageError, match=r"no file with this name, but there is labels\.csv$"):
         open_input(table=f"{tmp_path}/lables.csv")
-    with pytest.raises(UsageError, match=r"no file of this name$"):
+    with pytest.raises(UsageError, match=r"no file with this name$"):
         open_input(table=f"{tmp_path}/x.parquet")

@@ -275,7 +275,7 @@ def test_texts_take_no_more_memory_than_the_file_states(
     monkeypatch.setattr(parquet_file, "_FREE_EXCESS_BYTES", 5_000_000)
     with (
         ParquetFile(file) as opened,
-        pytest.raises(DataError, match=r"t\.parquet, row \d+`: the texts up to here take far"),
+        pytest.raises(DataError, match=r"t\.parquet, row \d+`: the strings up to here take far"),
     ):
         list(opened.read_rows(["image"]))
     monkeypatch.setattr(parquet_file, "_FREE_EXCESS_BYTES", 20_000_000)

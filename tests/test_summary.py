@@ -136,9 +136,8 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
     folder_of_both = f"{tmp_path}/phone/"
     assert (
-        part.err
-        == f"convert: images beside them are skipped (3 .JPG): --input {folder_of_both} takes "
-        f"all images\n"
+        part.err == f"convert: other images there are skipped (3 .JPG): --input {folder_of_both} "
+        f"includes all images\n"
     )
     assert (
         "note:    3 images next to these were skipped: --input DIR converts all images" in part.out

@@ -36,7 +36,7 @@ _EXTENSIONS = (
 )
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
 _BEGIN_BYTES = 64 << 10
-_IS_TABLE = " is a `table=`"
+_IS_TABLE = " can be read with `table=`"
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _OBJECT_KEYS = re.compile(rb'"(?:images|annotations|coordinates)"\s*:')
@@ -107,7 +107,7 @@ def _describe_table(extension: str, paths: Sequence[str]) -> str:
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if extension in TEXTS and MASK_VALUES.match(begin):
-            return f"{path} names the values of masks: `description=` may keep it with the dataset"
+            return f"{path} names the values in masks: `description=` can keep it with the dataset"
         if _holds_annotations(extension, begin):
             return _name_table(extension, path, begin)
         if extension in (".txt", ".csv") and has_outlined_words(begin):
@@ -140,15 +140,15 @@ def _name_table(extension: str, path: str, begin: bytes) -> str:
     """Names the table that a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # one file per image
-        return f"{folder}/*{os.path.splitext(name)[1]} are a `table=`"
+        return f"{folder}/*{os.path.splitext(name)[1]} can be read with `table=`"
     if extension == NO_EXTENSION:
-        return f"{folder}/* are files of VOC: add .xml to their names, and they are a `table=`"
+        return f"{folder}/* are VOC files: add .xml to their names, and read them with `table=`"
     if extension == ".txt":
         return describe_label_files(path)
     if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # one file per image
         return (
-            f"{folder}/*.json are of LabelMe: labelme2coco.py of its examples makes one file of "
-            "COCO of them, which is a `table=`"
+            f"{folder}/*.json are LabelMe files: convert them with labelme2coco.py, one of its "
+            "examples, to one COCO file, and read that with `table=`"
         )
     return f"{path}{_IS_TABLE}"
 

@@ -61,9 +61,9 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
             about[extension] += files
     tables = describe_tables(about)
     if tables:
-        return f"files beside {root} hold boxes or classes of its images: {', '.join(tables)}"
+        return f"files next to {root} hold boxes or classes of its images: {', '.join(tables)}"
     paths = [*itertools.chain.from_iterable(about.values())]
-    noun = f"files beside {root}"
+    noun = f"files next to {root}"
     return images.describe(paths, noun) or _describe_unread(paths, noun)
 
 

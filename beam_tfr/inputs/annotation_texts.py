@@ -79,9 +79,10 @@ def _describe_values(begin: bytes) -> str:
             return (
                 f"{start}: with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
                 "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
-                f"writes a `table=`, for `uri_column=path` with `label_column={names[1]}`"
+                "writes a table: read it with `table=`, `uri_column=path` and "
+                f"`label_column={names[1]}`"
             )
-    return f"{start}, not as many in each line: a CSV with a row for each image is a `table=`"
+    return f"{start}, but not as many in each line: write a CSV for `table=`, with a row per image"
 
 
 def _name_columns(number: int) -> list[str]:
@@ -150,46 +151,46 @@ def _has_texts_behind_tabs(begin: bytes) -> bool:
     return have_lines(begin, _PATH_AND_TEXT)
 
 
-_BOXES_CURE = "no option reads; a CSV with a row for each box is a `table=`"
+_BOXES_CURE = "no option reads: write a CSV for `table=`, with a row per box"
 # A test for each kind of text file, and what messages say after the path of such a file.
 _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (is_of_kitti, f"is a file of KITTI, which {_BOXES_CURE}"),
+    (is_of_kitti, f"is a KITTI file, which {_BOXES_CURE}"),
     (_has_blocks, f"has boxes in lines below each image, as in WIDER FACE, which {_BOXES_CURE}"),
     (_has_boxes_behind, f"has boxes after the path of each image, which {_BOXES_CURE}"),
     (
         _has_counted_columns,
         "has columns separated by spaces below a line with the number of rows, as in CelebA: with "
         "pandas, read_csv(FILE, sep=r'\\s+', skiprows=1, index_col=0).rename_axis('path')"
-        ".to_csv('table.csv') writes a `table=`",
+        ".to_csv('table.csv') writes a table to read with `table=`",
     ),
-    (_has_objects, "is JSON Lines: renamed to end in .jsonl, it is a `table=`"),
+    (_has_objects, "is JSON Lines: rename it to end in .jsonl, and read it with `table=`"),
     (
         _has_outlined_texts,
         "has texts and their outlines after the path of each image, as in PaddleOCR: jq -cR "
         '\'split("\\t") | {path: .[0]} + (.[1:] | join("\\t") | fromjson | {text: '
         "map(.transcription), box: map(.points | [(map(.[0]) | min), (map(.[1]) | min), "
-        "(map(.[0]) | max), (map(.[1]) | max)])})' FILE > table.jsonl writes a `table=` with the "
-        "boxes around them, for `uri_column=path` and "
+        "(map(.[0]) | max), (map(.[1]) | max)])})' FILE > table.jsonl writes a table with the "
+        "boxes around them: read it with `table=`, `uri_column=path` and "
         "`feature_columns='box:bbox[xyxy],text:bytes[]'`",
     ),
     (
         _has_numbered_captions,
-        "has several captions of each image, as in Flickr8k: with pandas, read_csv(FILE, "
+        "has several captions for each image, as in Flickr8k: with pandas, read_csv(FILE, "
         "sep='#[0-9]+\\t', names=['path', 'caption'], dtype=str, quoting=3, engine='python')"
         ".groupby('path').caption.agg(list).reset_index()"
-        ".to_json('table.jsonl', orient='records', lines=True) writes a `table=`, for "
-        "`uri_column=path` and `feature_columns=caption:bytes[]`",
+        ".to_json('table.jsonl', orient='records', lines=True) writes a table: read it with "
+        "`table=`, `uri_column=path` and `feature_columns=caption:bytes[]`",
     ),
     (
         _has_header,
-        "has a row for each image, or for each caption, below a line with column names: renamed "
-        "to end in .csv (.tsv if it has tabs), it is a `table=`",
+        "has a row for each image or caption below a line with column names: rename it to end in "
+        ".csv (.tsv if it has tabs), and read it with `table=`",
     ),
     (
         _has_texts_behind_tabs,
         "names images, with a text or class after a tab: with pandas, read_csv(FILE, sep='\\t', "
         "names=['path', 'text'], dtype=str, na_filter=False, quoting=3)"
-        ".to_csv(FILE[:-3] + 'csv', index=False) writes a `table=`, for `uri_column=path` with "
-        "`feature_columns=text:bytes` or `label_column=text`",
+        ".to_csv(FILE[:-3] + 'csv', index=False) writes a table: read it with `table=`, "
+        "`uri_column=path` and `feature_columns=text:bytes` or `label_column=text`",
     ),
 )

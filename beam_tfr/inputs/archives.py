@@ -292,7 +292,7 @@ def _find_cure(file: storage.Entry) -> str:
             return f"its content is {cure}"
     if begin.startswith(_SIGNATURE) and not file.path.lower().endswith("zip"):
         return "its content is that of a .zip: rename it"
-    return "copy it again, or make it anew"
+    return "copy or create it again"
 
 
 def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
@@ -394,8 +394,8 @@ def _find_zip_problem(info: zipfile.ZipInfo) -> str:
         return "is encrypted: unpack the zip with its password"
     if info.compress_type not in (Method.STORED, Method.DEFLATED):
         return (
-            f"has compression method {info.compress_type} in a zip: unpack the zip, or make it "
-            "anew with `zip -0`"
+            f"has compression method {info.compress_type} in a zip: unpack the zip, or create "
+            "it again with `zip -0`"
         )
     return ""
 
@@ -409,7 +409,7 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             reader.begin_header()
             archive.members.clear()  # type: ignore[attr-defined]
             if len(archive.pax_headers) > _MOST_TAR_VALUES:
-                raise ValueError(f"it states more than {_MOST_TAR_VALUES:,} values for all files")
+                raise ValueError(f"it states more than {_MOST_TAR_VALUES:,} global header values")
             if archive.offset <= offset:
                 raise ValueError(
                     f"a header before byte {offset:,} leads back to {archive.offset:,}"

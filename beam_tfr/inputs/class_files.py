@@ -80,7 +80,7 @@ def read_classes(path: str) -> tuple[str, ...]:
 def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
     if len(lines) > MOST_CLASSES:
         raise ValueError(
-            f"{len(lines):,} classes are more than {MOST_CLASSES:,}: put so many names into a "
+            f"{len(lines):,} classes exceed the limit of {MOST_CLASSES:,}: put the names into a "
             "column of a table (`feature_columns=`)"
         )
     numbers: dict[str, int] = {}  # name -> number of its line
@@ -208,9 +208,9 @@ _DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
     (_are_numbered, ", number included: remove the numbers if classes are named without them"),
     (
         _are_synsets,
-        ", words included: keep only the first word of each line if classes are named so",
+        ", all words included: keep only the first word of each line if that is the class",
     ),
-    (_are_rows, ", with all of its cells: keep only the name if classes are named so"),
+    (_are_rows, ", all cells included: keep only the cell with the class if there is one"),
     (_is_one_list, ": write each class on a line of its own if these are several"),
     (_are_quoted, ", quotes included: remove the quotes if classes are named without them"),
     (_are_items, ", bullet included: remove the bullets if classes are named without them"),

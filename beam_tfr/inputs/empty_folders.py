@@ -43,7 +43,7 @@ class EmptyFolders:
         if not folders:
             return ""
         listed = join_names(folders)
-        return f"folders without images beside folders with images ({len(folders):,}): {listed}"
+        return f"folders without images next to folders with images ({len(folders):,}): {listed}"
 
 
 def _holds_no_images(folder: str) -> bool:

@@ -53,19 +53,19 @@ class ImageMentions:
             extension = os.path.splitext(path)[1].lower()
             if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
                 return (
-                    f"{noun}, such as {path}, name images, and are not read: "
-                    f"`table={shlex.quote(path)}` reads this file, or says what does"
+                    f"{noun}, such as {path}, name images, but are not read: "
+                    f"`table={shlex.quote(path)}` reads this file, or explains how to"
                 )
             if extension == ".txt" and self._has_rows_about(read_begin(path)):
                 return (
-                    f"{noun}, such as {path}, name images, and are not read: write their content "
-                    "as a `table=` with a row for each image or box"
+                    f"{noun}, such as {path}, name images, but are not read: write their content "
+                    "into a `table=` with a row for each image or box"
                 )
         for path in sorted(all_paths):
             if self.is_named_alike(path):
                 return (
-                    f"{noun}, such as {path}, are named like images, and are not read: give their "
-                    "content as columns of a `table=`"
+                    f"{noun}, such as {path}, are named like images, but are not read: write "
+                    "their content into columns of a `table=`"
                 )
         return ""
 

@@ -64,7 +64,7 @@ def open_input_list(path: str | None) -> InputList:
             raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
     note = ""
     if folder:
-        note = f"paths in {path} start from its folder, {folder}, where the first files are"
+        note = f"paths in {path} are relative to its folder, {folder}, where the first files are"
     return InputList(tuple(patterns), note)
 
 

@@ -107,7 +107,7 @@ class Labeler:
             return ""
         split = min(splits)
         return (
-            f"the images that {input_list} lists go to {DEFAULT_SPLIT}: `splits={split}=1` puts "
+            f"the images listed in {input_list} go to {DEFAULT_SPLIT}: `splits={split}=1` puts "
             f"them into {split}"
         )
 
@@ -151,7 +151,7 @@ def _describe_unknown(label: str) -> str:
     detail = f"class {label!r} is not in the file of --classes"
     if label.isdecimal():
         detail += (
-            "; if it is the number of a class there, write that file as JSON with all numbers, as "
+            "; if it is the number of a class there, write that file as JSON with all numbers: "
             '{"0": "cat", "1": "dog"}'
         )
     return detail

@@ -57,7 +57,7 @@ def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
     cures = dict.fromkeys([*describe_cures(kinds), *describe_other_files(kinds), tables])
     advice = "; ".join(filter(None, cures))
     all_files = f"'{escape_pattern(folder)}**' matches all files"
-    advice = advice or f"{all_files}, if these are images without one"
+    advice = advice or f"{all_files}, if these are images without an extension"
     return f" below it with an image extension; {advice}"
 
 
@@ -69,7 +69,7 @@ def _describe_wildcards(pattern: str, option: str) -> str:
         return f"; put wildcard characters that belong to a name into brackets: {cure}"
     if option in OPTIONS_OF_IMAGES:
         folder = split_pattern(pattern, option=option)[0]
-        return f"; `{option}={shlex.quote(folder)}` takes all images below that folder"
+        return f"; `{option}={shlex.quote(folder)}` includes all images below that folder"
     return ""
 
 
@@ -79,8 +79,8 @@ def _describe_path(path: str, option: str) -> str:
     if tables:
         return f"; {tables}"
     if posixpath.splitext(path)[1] and not storage.is_folder(path):
-        return f"; there is no file of this name{_suggest_names(path)}"
-    return f"; name a file, or several by a pattern such as '{path}/*'"
+        return f"; there is no file with this name{_suggest_names(path)}"
+    return f"; name a file, or use a pattern for several, such as '{path}/*'"
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
@@ -93,7 +93,7 @@ def _name_what_is_missing(pattern: str, folder: str) -> str:
         return f"; there is no folder {folder}"
     is_folder = not is_wild(pattern) and "." not in pattern.rpartition("/")[2]
     if is_folder and not os.path.lexists(pattern):
-        return "; there is no folder or file of this name"
+        return "; there is no folder or file with this name"
     return ""
 
 
@@ -102,7 +102,7 @@ def suggest_dataset(folder: str) -> str:
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
-            return f"; this is a dataset of beam_tfr: read it with `table={path}`"
+            return f"; this is a beam_tfr dataset: read it with `table={path}`"
     return ""
 
 
@@ -119,7 +119,7 @@ def _suggest_records(folder: str) -> str:
     """Says how to read the TFRecords in a folder; empty if none of its first files has any."""
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), _MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
-    return f"; TFRecords, such as {found}, are a `table=`" if found else ""
+    return f"; TFRecords, such as {found}, can be read with `table=`" if found else ""
 
 
 def _suggest_tables(folder: str, *more: str) -> str:

@@ -35,14 +35,14 @@ def describe_outlined_words(path: str) -> str:
     folder, name = posixpath.split(path)
     files = f"{shlex.quote(folder or '.')}/*{posixpath.splitext(name)[1]}"
     return (
-        "has no header, but the corners of the outlines of words in an image, as in ICDAR: jq -nRc "
+        "has no header, but the corners of word outlines in an image, as in ICDAR: jq -nRc "
         '\'reduce inputs as $line ({}; .[input_filename] += [$line | ltrimstr("\\ufeff") | '
         'split(",") | select(length > 7)]) | to_entries[] | [.value[][:8] | map(gsub("\\\\s"; "") '
         '| tonumber)] as $all | {path: (.key | split("/")[-1] | sub("[.][^.]*$"; "") | '
         'sub("^gt_"; "")), box: [$all[] | [.[0, 2, 4, 6]] as $x | [.[1, 3, 5, 7]] as $y | '
         "[($x | min), ($y | min), ($x | max), ($y | max)]], outline: $all, text: [.value[][8:] | "
         'join(",") | rtrimstr("\\r")]}\' '
-        f"{files} > words.jsonl writes a `table=` with boxes around them, for `uri_column=path`, "
-        "`feature_columns='box:bbox[xyxy],outline:points[xy],text:bytes[]'` and "
+        f"{files} > words.jsonl writes a table with boxes around them: read it with `table=`, "
+        "`uri_column=path`, `feature_columns='box:bbox[xyxy],outline:points[xy],text:bytes[]'` and "
         "`image_root=` with the folder of images"
     )

@@ -220,7 +220,7 @@ class ParquetFile:
                     room -= _count_text_bytes(cells)
                 if room < 0:
                     raise self._error(
-                        first, "the texts up to here take far more memory than its footer states"
+                        first, "the strings up to here take far more memory than its footer states"
                     )
                 yield RowBatch(first, stored.num_rows, group.mean_bytes, cells)
 

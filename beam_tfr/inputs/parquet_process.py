@@ -396,7 +396,7 @@ class _Server:
             return Failure(f"its columns nest lists and structs more than {_DEEPEST} levels deep")
         serialized = schema.serialize().to_pybytes()
         if len(serialized) > _MOST_SCHEMA_BYTES:
-            return Failure(f"its schema has more than {_MOST_SCHEMA_BYTES >> 20} MiB")
+            return Failure(f"its schema takes more than {_MOST_SCHEMA_BYTES >> 20} MiB")
         return OpenedFile(serialized, groups)
 
     def _open_with(self, **how: Any) -> Any:

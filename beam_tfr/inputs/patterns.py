@@ -185,8 +185,8 @@ def _translate(pattern: str) -> str:
     combinations = _count_combinations(parts)
     if combinations > _MOST_COMBINATIONS:
         raise ValueError(
-            f"has {combinations:,} combinations of what is in {{…}}, and wildcards in or before "
-            f"the braces; at most {_MOST_COMBINATIONS:,} are allowed: give several patterns"
+            f"has {combinations:,} combinations of alternatives in {{…}}, with wildcards in or "
+            f"before the braces; at most {_MOST_COMBINATIONS:,} are allowed: use several patterns"
         )
     regex = "|".join(map(_join_parts, _combine(parts)))
     return f"(?:{regex})"
@@ -341,8 +341,8 @@ def order_patterns(
         room -= len(before)
         if room < 0:
             raise UsageError(
-                f"of {len(ordered):,} patterns, too many may match the same files: give patterns "
-                "that begin alike as one, or the paths of the files",
+                f"too many of the {len(ordered):,} patterns may match the same files: join "
+                "patterns that begin alike into one, or list the paths of the files",
                 option=option,
             )
         pairs.append((pattern, tuple(before)))
@@ -390,8 +390,8 @@ def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -
         is_told = bool(describe_misplaced([pattern], root))
         if number not in used and not is_told:
             messages.append(
-                f"`exclude={pattern}` leaves out nothing: no file matches it; patterns start from "
-                f"{root}, and `exclude='thumbs/**'` matches all files below a folder"
+                f"`exclude={pattern}` leaves out nothing: no file matches it; patterns are "
+                f"relative to {root}, and `exclude='thumbs/**'` matches all files below a folder"
             )
     return messages
 
@@ -415,8 +415,8 @@ def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
         if meant in (pattern, os.path.abspath(pattern)) or is_wild(first) or is_there:
             continue
         messages.append(
-            f"`exclude={pattern}` leaves out nothing, as patterns start from {root}: "
-            f"give `exclude={meant}`"
+            f"`exclude={pattern}` leaves out nothing, since patterns are relative to {root}: "
+            f"use `exclude={meant}`"
         )
     return messages
 

@@ -24,7 +24,7 @@ from beam_tfr.schema.extensions import (
 )
 
 PACKED_LABELS_CURE = (
-    "give tars of WebDataset as `table=` instead of `input=`; unpack other archives, and give "
+    "give WebDataset tars as `table=` instead of `input=`; unpack other archives, and give "
     "their labels as `table=`"
 )
 _MOST_KINDS = 1_000  # counted separately, in addition to kinds of images
@@ -334,7 +334,7 @@ def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
     """Yields how to read archives and raw photos among skipped files."""
     number = count_archives(kinds)
     if number:
-        yield f"archives (.zip, .tar: {number:,}) are read if they too are given as `input=`"
+        yield f"archives (.zip, .tar: {number:,}) are read if they are also given as `input=`"
     packed = {kind: count for kind, count in kinds.items() if _must_be_unpacked(kind)}
     if packed:
         _, names = describe_kinds(packed, images=False)
@@ -363,7 +363,9 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
     number, names = describe_kinds(kinds, images=True)
     if not number:
         return ""
-    return f"images beside them are skipped ({names}): `input={shlex.quote(root)}` takes all images"
+    return (
+        f"other images there are skipped ({names}): `input={shlex.quote(root)}` includes all images"
+    )
 
 
 def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:

@@ -48,7 +48,7 @@ def read_address(path: str) -> str:
     if "://" in address:
         raise ValueError(
             f"{address!r:.200}: only local paths and gs:// are read; download the files, and write "
-            "their paths in place of the addresses"
+            "their paths instead of the URLs"
         )
     return path
 

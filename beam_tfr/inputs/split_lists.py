@@ -20,8 +20,8 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import has_image_name
 
 _CURE = (
-    f"all go to {DEFAULT_SPLIT}, unless a `table=` has a column `split`, with the split of each "
-    "image; `splits=train=1` says that there is only one"
+    f"all images go to {DEFAULT_SPLIT}, unless a `table=` has the split of each in a column "
+    "`split`; `splits=train=1` confirms that there is only one split"
 )
 # Folders in which lists are looked for on gs://; on a disk, all of the first folders are searched.
 _REMOTE_FOLDERS = ("meta", "splits", "annotations")

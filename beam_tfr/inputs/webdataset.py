@@ -39,8 +39,8 @@ def check_webdataset(patterns: Sequence[str]) -> None:
     if name:
         shown = " ".join(f"'{pattern}'" for pattern in tars)
         raise UsageError(
-            f"{file.path} has files with more about each image beside it, such as {name}, as in "
-            f"WebDataset: read them with `table={shown}`, or name a `layout=`, such as "
+            f"{file.path} has files with data about each image, such as {name}, as in WebDataset: "
+            f"read them with `table={shown}`, or specify a `layout=`, such as "
             "'{label}/*' if the names of the archives are the classes",
             option="input",
         )

@@ -64,11 +64,11 @@ def describe_label_files(path: str) -> str:
         for name in _SETUPS:
             setup = storage.join(place, name)
             if has_setup_lines(_read_file(setup)):
-                return f"{folder}/*.txt belong to {setup}, which is a `table=`"
+                return f"{folder}/*.txt belong to {setup}, which can be read with `table=`"
     lines = _list_lines(around)
     return (
-        f"{folder}/*.txt belong to a data.yaml of YOLO, which is a `table=`: there is none, so "
-        f"write {storage.join(around[-1], _SETUPS[0])} with the lines {lines}"
+        f"{folder}/*.txt belong to a data.yaml of YOLO, to be read with `table=`: there is none, "
+        f"so write {storage.join(around[-1], _SETUPS[0])} with the lines {lines}"
     )
 
 
@@ -80,7 +80,7 @@ def describe_names(path: str) -> str:
     for place in _list_label_folders(folder):
         label_file = _find_label_file(place)
         if label_file:
-            return f"has the names of classes; {describe_label_files(label_file)}"
+            return f"has class names; {describe_label_files(label_file)}"
     return ""
 
 
@@ -102,9 +102,7 @@ def describe_darknet(path: str) -> str:
     lines = _list_darknet_lines(path)
     if not lines:
         return ""
-    return (
-        f"for this file of Darknet, write a data.yaml beside it with the lines {_spell_all(lines)}"
-    )
+    return f"for this Darknet file, write a data.yaml next to it with the lines {_spell_all(lines)}"
 
 
 def _list_around(folder: str) -> list[str]:
