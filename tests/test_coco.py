@@ -408,7 +408,12 @@ def test_lists_of_coco_under_other_names_are_renamed_by_the_command_told(tmp_pat
     capitals = {key.capitalize(): value for key, value in content.items()}
     one_capital = content | {"Categories": content["categories"]}
     del one_capital["categories"]
-    for other in (renamed, capitals, one_capital):
+    empty = renamed | {"annotations": []}
+    by_id = content | {
+        "images": {str(image["id"]): image for image in content["images"]},
+        "annotations": {str(obj["image_id"]): [obj] for obj in content["annotations"]},
+    }
+    for other in (renamed, capitals, one_capital, empty, by_id):
         assert run_jq(other, tmp_path) == content
     without = {key: content[key] for key in ("images", "annotations")}
     named = run_jq(without, tmp_path)

@@ -132,19 +132,9 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
-        are_several = have_numbered_masks(images, masks, name) or have_scattered_masks(
-            images, masks, name
-        )
-        if are_several or self._have_several_masks(names_in):
-            return f"{folders} look like images and several masks of each, {self._cure_several()}"
-        mark = find_inner_mark(images, masks, name)
-        if mark:
-            return f"{folders} look like images and their masks, {self._cure_mark(mark)}"
-        if self.are_deep or (images and masks and not name):
-            return (
-                f"{folders} look like images and the masks beside them, which have other names: a "
-                "column of type mask in a `table=` names the mask of each image"
-            )
+        unpaired = self._describe_unpaired(images, masks, name, names_in)
+        if unpaired:
+            return f"{folders} look like images and {unpaired}"
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
         is_png = extension.lower() == ".png"
         cure = self._choose_cure(path + extension if is_png else f"{path}.png", images)
@@ -157,6 +147,31 @@ class MaskFolders(NamedTuple):
             f"{folders} look like images and the masks beside them: {cure.describe()} converts "
             f"them together{form}{rest}{misfits}"
         )
+
+    def _describe_unpaired(
+        self, images: Sequence[str], masks: Sequence[str], name: str, names_in: NamesIn
+    ) -> str:
+        """Describes masks that no path leads to from their images; empty if one does.
+
+        Args:
+            images, masks: names of files in the two folders, maybe none.
+            name: the name of a mask, from `find_mask_name`.
+            names_in: folder -> names of files in it, maybe none.
+        """
+        are_several = have_numbered_masks(images, masks, name) or have_scattered_masks(
+            images, masks, name
+        )
+        if are_several or self._have_several_masks(names_in):
+            return f"several masks of each, {self._cure_several()}"
+        mark = find_inner_mark(images, masks, name)
+        if mark:
+            return f"their masks, {self._cure_mark(mark)}"
+        if self.are_deep or (images and masks and not name):
+            return (
+                "the masks beside them, which have other names: a column of type mask in a "
+                "`table=` names the mask of each image"
+            )
+        return ""
 
     def _require_pngs(self, extension: str, cure: MaskCure) -> str:
         """Says what to do first with masks that are not PNGs.

@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name, parse_layout
@@ -58,29 +58,50 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
     values_of = {folder: values for folder, values in all_values.items() if values}
     no_classes = _find_no_classes(values_of)
     other_split_of = find_other_splits(values_of)
-    texts = []
-    patterns = [quote_pattern(folder, "/*") for folder in rejected]
-    if rejected:
-        texts.append(
-            f"images in {join_names(rejected)} are not in the folder of a class, so the first "
-            "layout rejects them"
-        )
-    if other_split_of:
-        splits = sorted({*other_split_of.values()})
-        kind = f"the split {splits[0]}" if len(splits) == 1 else f"the splits {join_names(splits)}"
-        texts.append(f"the first layout puts other images into {kind}")
-        patterns += _exclude_other_splits(other_split_of, values_of)
-    if no_classes:
-        labels = sorted({values_of[folder]["label"] for folder in no_classes})
-        texts.append(
-            f"the first layout gives images in {join_names(no_classes)} the class "
-            f"{join_names(labels)}"
-        )
-        patterns += [quote_pattern(folder, "/*") for folder in no_classes]
-    if not texts:
+    texts = [
+        _describe_rejected(rejected),
+        _describe_other_splits({*other_split_of.values()}),
+        _describe_no_classes(no_classes, values_of),
+    ]
+    sentences = [*filter(None, texts)]
+    if not sentences:
         return ""
+    patterns = [quote_pattern(folder, "/*") for folder in rejected]
+    patterns += _exclude_other_splits(other_split_of, values_of)
+    patterns += [quote_pattern(folder, "/*") for folder in no_classes]
     excluded = " ".join(dict.fromkeys(patterns))
-    return f"; {', and '.join(texts)}: `exclude={excluded}` leaves them out"
+    return f"; {', and '.join(sentences)}: `exclude={excluded}` leaves them out"
+
+
+def _describe_rejected(folders: Sequence[str]) -> str:
+    """Says that a layout rejects images in some folders; empty without folders."""
+    if not folders:
+        return ""
+    return (
+        f"images in {join_names(folders)} are not in the folder of a class, so the first layout "
+        "rejects them"
+    )
+
+
+def _describe_other_splits(splits: Set[str]) -> str:
+    """Says that a layout puts images into splits that are none; empty without such splits."""
+    if not splits:
+        return ""
+    noun = "split" if len(splits) == 1 else "splits"
+    return f"the first layout puts other images into the {noun} {join_names(sorted(splits))}"
+
+
+def _describe_no_classes(folders: Sequence[str], values_of: Mapping[str, Mapping[str, str]]) -> str:
+    """Says that a layout gives images classes that are none; empty without folders.
+
+    Args:
+        folders: the folders of these images.
+        values_of: folder -> what the layout reads from it.
+    """
+    if not folders:
+        return ""
+    labels = sorted({values_of[folder]["label"] for folder in folders})
+    return f"the first layout gives images in {join_names(folders)} the class {join_names(labels)}"
 
 
 def _describe_beside_images(

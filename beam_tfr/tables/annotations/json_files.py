@@ -209,17 +209,16 @@ def _read_loosely(
 
 
 def _check_lists(content: CocoFile | _LooseFile, data: bytes) -> None:
-    """Checks that a file of COCO without `annotations` or `categories` has none elsewhere.
+    """Checks that a file of COCO without objects or `categories` has none elsewhere.
 
     Raises:
         ValueError: the file has such lists under other names.
     """
-    has_objects = content.annotations is not None
-    if has_objects and content.categories is not None:
+    if content.annotations and content.categories is not None:
         return
     lists = msgspec.json.decode(_without_nan(data), type=dict[str, msgspec.Raw])
     problem = describe_other_case(lists)
-    if not problem and not has_objects:
+    if not problem and not content.annotations:
         problem = describe_other_objects(lists)
     if problem:
         raise ValueError(problem)

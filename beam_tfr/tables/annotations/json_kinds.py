@@ -13,6 +13,7 @@ from beam_tfr.tables.annotations.other_objects import describe_other_case
 
 _BEGIN_BYTES = 4 << 10  # of a long file; they hold its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
+_NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[\[{]')
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
 
@@ -144,6 +145,12 @@ _KINDS = (
         "> ../all.json writes one file of COCO",
     ),
     _Kind(
+        frozenset({"images", "members by id"}),
+        "has objects in place of COCO's lists: jq 'with_entries(if (.value | type) == \"object\" "
+        'and .key != "info" then .value |= ([.[]] | flatten(1)) else . end)\' a.json > b.json '
+        "writes a file of COCO",
+    ),
+    _Kind(
         frozenset({"images[].image_id", "categories[].category_id"}),
         "has ids with other names than in COCO, as in Herbarium; rename them: jq '.images[] |= "
         "(.id = .image_id) | .categories[] |= (.id = .category_id | .name //= .scientificName)' "
@@ -256,14 +263,22 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
         yield "categories without images"
     if has_image_name(next(iter(content), "")):
         yield "names of images"
-    if _begins(content.get("images"), b"{"):
-        yield "fields of one image"
     for name in ("images", "categories", "annotations"):
-        members = _decode_list(content.get(name, msgspec.Raw(b"[]")))
-        if members:
-            yield from (f"{name}[].{key}" for key in _keys_of(members[0]))
+        yield from _find_marks_of_member(name, content.get(name, msgspec.Raw(b"[]")))
     for member in [*content.values()][:1]:
         yield from _find_marks_of_value(member)
+
+
+def _find_marks_of_member(name: str, data: msgspec.Raw) -> Iterator[str]:
+    """Yields the marks of one of COCO's lists, which may be an object."""
+    members = _decode_list(data)
+    if members:
+        yield from (f"{name}[].{key}" for key in _keys_of(members[0]))
+    keys = _keys_of(data)
+    if "file_name" in keys:
+        yield "fields of one image"
+    elif keys and _NESTED_VALUE.match(memoryview(data)):
+        yield "members by id"
 
 
 def _find_marks_of_list(content: Sequence[msgspec.Raw]) -> Iterator[str]:

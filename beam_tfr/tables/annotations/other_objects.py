@@ -16,20 +16,26 @@ _NESTED = re.compile(rb'\s*(?:\[|\{\s*"(?:[^"\\]|\\.)*"\s*:)\s*[\[{]')
 _COCO_OBJECT = frozenset({"image_id", "category_id"})
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _Members = Mapping[str, msgspec.Raw]
+_NULL = msgspec.Raw(b"null")
 _IMAGES = msgspec.json.Decoder(list[msgspec.Raw])
 _IMAGE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def describe_other_objects(lists: _Members) -> str:
-    """Reports objects in a file of COCO without `annotations`; empty if the file has none.
+    """Reports objects in a file of COCO without any in `annotations`; empty if there are none.
+
+    Beside an empty list of annotations, only objects with the fields of COCO's count.
 
     Args:
         lists: the content of the file, whose `images` are a list.
     """
     name = _find_nested(lists, _WITHOUT_OBJECTS)
+    rename = _rename_list(name, lists[name]) if name else ""
+    if "annotations" in lists and lists["annotations"] != _NULL:
+        return f"has no `annotations`, but `{name}`{rename}" if rename else ""
     if name:
-        return _describe_list(f"`{name}`", _rename_list(name, lists[name]))
+        return _describe_list(f"`{name}`", rename)
     for image in _IMAGES.decode(lists["images"]):
         with contextlib.suppress(msgspec.ValidationError):  # the image is a reject
             name = _find_nested(_IMAGE.decode(image), ())
