@@ -169,26 +169,20 @@ def test_answers_to_the_client_of_google_end(
 
 
 @pytest.mark.timeout(20)
-def test_the_head_of_an_answer_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limit", "place"), [("HEAD_S", "/endless/head"), ("ANSWER_S", "/endless/trailer")]
+)
+def test_the_head_and_the_trailer_of_an_answer_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch, limit: str, place: str
+) -> None:
     """Each byte comes in time, and the last one never."""
-    monkeypatch.setattr(prompt_answers, "HEAD_S", 0.3)
+    monkeypatch.setattr(prompt_answers, limit, 0.3)
     with pytest.raises(TimeoutError, match="does not end"):
-        get(server.url, io.BytesIO(), "/endless/head")
+        get(server.url, io.BytesIO(), place)
     session = requests.Session()
     session.mount("http://", bounded_answers.BoundedAdapter())
-    with pytest.raises(requests.Timeout):
-        session.get(f"{server.url}/endless/head")
-
-
-@pytest.mark.timeout(20)
-def test_the_trailer_of_an_answer_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_answers, "ANSWER_S", 0.3)
-    with pytest.raises(TimeoutError, match="does not end"):
-        get(server.url, io.BytesIO(), "/endless/trailer")
-    session = requests.Session()
-    session.mount("http://", bounded_answers.BoundedAdapter())
-    with pytest.raises(requests.ConnectionError):
-        session.get(f"{server.url}/endless/trailer")
+    with pytest.raises((requests.Timeout, requests.ConnectionError)):
+        session.get(f"{server.url}{place}")
 
 
 def test_it_ends_after_max_bytes(server: Server) -> None:
