@@ -142,7 +142,7 @@ def test_calls_at_once_give_what_one_gives_and_leave_beam_as_it_was(
         ({"output": None}, "`output=`: must be a path"),
         (
             {"splits": "train=x"},
-            "`splits=train=x`: must be NAME=SHARE pairs separated by commas, such as train=0.8",
+            "`splits=train=x`: must be NAME=FRACTION pairs separated by commas, such as train=0.8",
         ),
         ({"input": 5}, "`input=5`: must be a path or a list of paths"),
         ({"quality": 0}, "`quality=0`: must be a whole number from 1 to 100"),

@@ -220,7 +220,9 @@ def test_repeated_input_flags_add_up_and_empty_ones_are_ignored() -> None:
 
 
 SIDES = "must be height x width, each from 1 to 8192 pixels, such as 224x224"
-SHARES = "must be NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1"
+SHARES = (
+    "must be NAME=FRACTION pairs separated by commas, such as train=0.8,validation=0.1,test=0.1"
+)
 WRONG: list[tuple[str, str, str]] = [
     ("input_list", "s3://b/a.txt", "only local paths and gs:// are supported"),
     ("name", "my-set", "must be letters, digits and _, at most 100"),
@@ -246,10 +248,14 @@ WRONG: list[tuple[str, str, str]] = [
     ("splits", "a=-1,b=2", SHARES),
     ("splits", "a=1e-1,b=0.9", SHARES),
     ("splits", "a=0." + "1" * 5000, SHARES),
-    ("splits", "a=1.2.3", "each share must be a number above 0"),
-    ("splits", "a=1,b=0", "each share must be a number above 0; leave out splits without images"),
-    ("splits", "a=0.5,b=0.6", "the shares must add up to 1, not 1.1"),
-    ("splits", "a=0.5,b=0.499", "the shares must add up to 1, not 0.999"),
+    ("splits", "a=1.2.3", "each fraction must be a number above 0"),
+    (
+        "splits",
+        "a=1,b=0",
+        "each fraction must be a number above 0; leave out splits without images",
+    ),
+    ("splits", "a=0.5,b=0.6", "the fractions must add up to 1, not 1.1"),
+    ("splits", "a=0.5,b=0.499", "the fractions must add up to 1, not 0.999"),
     ("splits", "a b=1", SHARES),
     ("splits", "none=1", "'none' cannot be a split"),
     (
@@ -484,10 +490,13 @@ IN_PYTHON: list[tuple[dict[str, Any], str]] = [
     ({"seed": None}, "`seed=`: must be a whole number"),
     ({"max_rejects": float("nan")}, "`max_rejects=nan`: must be a fraction from 0.0 to 1.0"),
     ({"max_rejects": -1}, "`max_rejects=-1`: must be a fraction"),
-    ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each share must be a number above 0"),
-    ({"splits": {"a": float("nan")}}, "`splits={'a': nan}`: each share must be a number above 0"),
-    ({"splits": {}}, "`splits={}`: the shares must add up to 1"),
-    ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to shares"),
+    ({"splits": {"a": "x"}}, "`splits={'a': 'x'}`: each fraction must be a number above 0"),
+    (
+        {"splits": {"a": float("nan")}},
+        "`splits={'a': nan}`: each fraction must be a number above 0",
+    ),
+    ({"splits": {}}, "`splits={}`: the fractions must add up to 1"),
+    ({"splits": ["train"]}, "`splits=['train']`: must map names of splits to fractions"),
     ({"splits": {5: 1}}, "`splits={5: 1}`: 5 cannot be a split"),
     (
         {"num_shards": {"train": 0}},
@@ -506,7 +515,7 @@ def test_constructor_refuses_invalid_options(change: dict[str, Any], message: st
     "share", ["1e-99999999", "1e9999", "1e-999", "1" * 10**6, "1/0", "1/" + "9" * 10**6]
 )
 def test_shares_that_would_take_all_memory_are_refused(share: Any) -> None:
-    with pytest.raises(UsageError, match="each share must be a number above 0"):
+    with pytest.raises(UsageError, match="each fraction must be a number above 0"):
         ConvertOptions(input=("/a/*",), output="/o", splits={"a": share, "b": 0.5})
 
 

@@ -201,7 +201,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         high=MOST_FOLDS,
         group=CLASSES,
         implied=True,
-        excludes={"splits": "folds are splits of equal shares"},
+        excludes={"splits": "folds are splits of equal size"},
     )
     stratify: bool = option(
         False,

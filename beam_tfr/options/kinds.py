@@ -277,7 +277,9 @@ def _parse_pairs(text: str) -> dict[str, str]:
 
 def _check_shares(value: Any) -> dict[str, Fraction]:
     if not isinstance(value, Mapping):
-        raise ValueError('must map names of splits to shares, such as {"train": 0.9, "test": 0.1}')
+        raise ValueError(
+            'must map names of splits to fractions, such as {"train": 0.9, "test": 0.1}'
+        )
     for name in value:
         if not isinstance(name, str) or not is_split_name(name):
             raise ValueError(f"{name!r} cannot be a split: {SPLIT_RULE}")
@@ -285,7 +287,7 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
     total = sum(shares.values(), Fraction())
     if abs(total - 1) > _ROUNDING:
         raise ValueError(
-            f"the shares must add up to 1, not {float(total):g}{_suggest_share(shares)}"
+            f"the fractions must add up to 1, not {float(total):g}{_suggest_share(shares)}"
         )
     return {
         name: shares[name] for name in sort_splits(shares)
@@ -306,7 +308,7 @@ def _parse_share(value: object) -> Fraction:
         text = str(value)
         if _SHARE.fullmatch(text) and Fraction(text) > 0:
             return Fraction(text)
-    raise ValueError("each share must be a number above 0; leave out splits without images")
+    raise ValueError("each fraction must be a number above 0; leave out splits without images")
 
 
 def _spell_shares(shares: Mapping[str, Fraction]) -> str:
@@ -317,9 +319,9 @@ SHARES = Kind(
     check=_check_shares,
     parse=_parse_pairs,
     spell=_spell_shares,
-    expected="NAME=SHARE pairs separated by commas, such as train=0.8,validation=0.1,test=0.1",
+    expected="NAME=FRACTION pairs separated by commas, such as train=0.8,validation=0.1,test=0.1",
     pattern=r" *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *(, *[A-Za-z0-9_]+ *= *[0-9.]{1,20} *)*",
-    metavar="SHARES",
+    metavar="FRACTIONS",
 )
 
 
