@@ -197,7 +197,7 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
         (("--sha256", "short.txt"), "--sha256 short.txt: 'abc' is not a SHA-256"),
         (("--where", "class"), "--where class: must be NAME=VALUE"),
         (("--where", "size=3"), "there is no column 'size'"),
-        (("--where", "class=cow"), "no image of"),
+        (("--where", "class=cow"), "no image in"),
         (("--keys", "none.txt"), "does not have 1 of the specified ones: cat/nowhere.jpg"),
         (("--keys", "none.txt", "--where", "class=cat"), "not allowed with"),
         ((), "one of the arguments --keys --sha256 --where is required"),
