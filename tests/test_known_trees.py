@@ -7,6 +7,7 @@ be left out.
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -355,6 +356,42 @@ def test_trees_that_are_told_with_what_reads_them(name: str) -> None:
 def test_trees_that_need_other_names_are_told(name: str) -> None:
     text, _ = describe_tree(UNCURED[name])
     assert "rename" in text
+
+
+@pytest.mark.parametrize("outer", ["", "set/", "set/v1/", "images/", "more/?/"])
+@pytest.mark.parametrize("name", ["?", "?ing_data", "x_?", "x_?_y", "?-images"])
+def test_offered_layouts_read_the_splits_of_all_images(outer: str, name: str) -> None:
+    inner_folders = ["", "images/", "raw/", "raw/images/", "images/raw/", "JPEGImages/"]
+    class_folders = ["", "cat/", "cat/images/", "images/cat/"]
+    for inner, label in itertools.product(inner_folders, class_folders):
+        folder = f"{outer}{name}/{inner}{label}"
+        splits = ("train", "test")
+        split_of = {f"{folder.replace('?', split)}1.jpg": split for split in splits}
+        text, is_refused = describe_tree([*split_of])
+        assert is_refused, split_of
+        values_of = follow(text, [*split_of])
+        for key, split in split_of.items():
+            assert values_of[key].startswith(split), text
+
+
+@pytest.mark.parametrize("inner", ["", "images/", "raw/images/"])
+def test_splits_at_several_depths_are_read(inner: str) -> None:
+    tree = {f"train/{inner}1.jpg": "train/", f"more/test/{inner}2.jpg": "test/"}
+    text, _ = describe_tree([*tree])
+    assert follow(text, [*tree]) == tree, text
+
+
+def test_classes_in_other_splits_than_train_do_not_lose_it() -> None:
+    tree = {"train/1.jpg": "train/", "val/more/2.jpg": "val/", "test/3.jpg": "test/"}
+    text, _ = describe_tree([*tree])
+    assert follow(text, [*tree]) == tree, text
+
+
+@pytest.mark.parametrize("folder", ["test/images", "set/test/images", "set/test_data/images"])
+def test_images_of_the_only_split_come_with_its_layout_alone(folder: str) -> None:
+    text, _ = describe_tree([f"{folder}/1.jpg"])
+    assert text.count("layout=") == 1
+    assert set(follow(text, [f"{folder}/1.jpg"]).values()) == {"test/"}
 
 
 class Masks(NamedTuple):

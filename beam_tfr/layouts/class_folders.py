@@ -16,6 +16,7 @@ from beam_tfr.layouts.split_names import (
     find_split_folders,
     find_unmarked_train,
     split_of_folder,
+    split_within,
 )
 from beam_tfr.schema.differences import common_start, join_names
 
@@ -52,7 +53,8 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
     names_in = find_last_names(folders)
     names = sorted(set().union(*names_in.values()))
     if len(names_in) < 2:
-        return _describe_folders_of_one(names)
+        are_in_split = any(split_within(folder) for folder in names_in)
+        return "" if are_in_split and len(names) == 1 else _describe_folders_of_one(names)
     return _describe_folders_of_several(names, names_in)
 
 

@@ -70,7 +70,7 @@ def check_split_folders(
     masks = describe_mask_folders(folders, names_in, kind_of)
     if "`layout=" in masks:
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
-    layout, images = _choose_level(levels, folders)
+    layout, images = choose_level(levels, folders)
     numbers = [f"{name} ({number:,})" for name, number in sorted(images.items())]
     counts = join_texts(numbers, most=_MOST_COUNTS, separator=", ")
     others = find_other_splits(read_folders(folders, layout))
@@ -86,7 +86,7 @@ def check_split_folders(
     )
 
 
-def _choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
+def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
     """Chooses the level whose layout misreads the fewest images, or else has most splits.
 
     A layout that takes the folder of a split for a class is not meant.

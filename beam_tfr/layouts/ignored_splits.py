@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Mapping
 
 from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.folders import choose_level
 from beam_tfr.layouts.mask_folders import find_mask_folders
 from beam_tfr.layouts.misread_folders import describe_misnamed
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
-from beam_tfr.layouts.split_levels import find_split_levels, list_subfolders, spell_split
+from beam_tfr.layouts.split_levels import (
+    SplitLevel,
+    find_split_levels,
+    list_subfolders,
+    spell_split,
+)
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
     are_different,
@@ -29,27 +35,50 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
     Args:
         folders: folder of images, whose last part is their class -> number of images.
     """
+    levels = [*find_split_levels(folders)]
+    if any(are_different(level.images) for level in levels):
+        return ""  # `check_split_folders` refuses them
     total = sum(folders.values())
-    for layout, images in find_split_levels(folders):
-        if are_different(images):
-            return ""  # `check_split_folders` refuses them
-        name = min(images)
-        number = sum(images.values())
-        if "{label}" not in layout:
-            if number == total:
-                return f"{name} is the class of all images: `layout='{layout}'` takes it as split"
-        elif split_of_folder(name) != DEFAULT_SPLIT:
-            which = "all images" if number == total else counted(number, "image")
-            return (
-                f"{which} in folders named {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
-                f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is not one"
-                f"{describe_misnamed(folders, layout)}"
-            )
+    ignored_levels = [level for level in levels if _is_ignored(level, total)]
+    if ignored_levels:
+        return _describe_level(choose_level(ignored_levels, folders), folders)
     return (
         _describe_doubtful_splits(folders)
         or _describe_split_classes(folders)
         or _describe_unmarked_train(folders)
         or _describe_seeming_splits(folders)
+    )
+
+
+def _is_ignored(level: SplitLevel, total: int) -> bool:
+    """Whether images in a split are lost in another, or have it as class.
+
+    Args:
+        level: the level, with folders of one split.
+        total: number of all images.
+    """
+    if "{label}" not in level.layout:
+        return sum(level.images.values()) == total
+    return split_of_folder(min(level.images)) != DEFAULT_SPLIT
+
+
+def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
+    """Returns the message about the folders of one split.
+
+    Args:
+        level: the level.
+        folders: folder of images -> number of images.
+    """
+    layout, images = level
+    name = min(images)
+    if "{label}" not in layout:
+        return f"all images are in folders named {name}: `layout='{layout}'` takes {name} as their split"
+    number = sum(images.values())
+    which = "all images" if number == sum(folders.values()) else counted(number, "image")
+    return (
+        f"{which} in folders named {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
+        f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is not one"
+        f"{describe_misnamed(folders, layout)}"
     )
 
 

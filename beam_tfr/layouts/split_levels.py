@@ -2,13 +2,14 @@
 
 import collections
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.class_folders import find_last_names
 from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.layouts.split_names import (
+    DEFAULT_SPLIT,
     SplitFolder,
     are_different,
     are_splits,
@@ -18,6 +19,7 @@ from beam_tfr.layouts.split_names import (
 )
 
 _MOST_LEVELS = 12  # of folders that may be splits, counted from the common folder or from the files
+_LEAST_READ = 0.9  # of the images
 _MARKS = re.compile("[*{}]")  # layouts cannot have them as text
 
 
@@ -48,10 +50,57 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
         folders: folder of images -> number of images.
     """
     for level, images in _count_from_files(folders).items():
-        yield SplitLevel(spell_split(_layout_above_files(folders, level), images), images)
+        in_splits = _list_within(folders, images)
+        layouts = [_layout_above_files(in_splits, level), f"{{split}}/{'*/' * level}*"]
+        yield SplitLevel(_choose_layout(layouts, in_splits, images), images)
     for level, images in _count_from_root(folders).items():
-        layout = str(parse_layout(_layout_below_splits(folders, level, images)).below(level))
-        yield SplitLevel(spell_split(layout, images), images)
+        in_splits = _list_within(folders, images)
+        layouts = [_layout_below_splits(in_splits, level, images), "{split}/**"]
+        layouts = [str(parse_layout(layout).below(level)) for layout in layouts]
+        yield SplitLevel(_choose_layout(layouts, in_splits, images), images)
+
+
+def _list_within(folders: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Returns the folders that have one of some names, or are in a folder that has one."""
+    known_names = {*names}
+    return {
+        folder: number
+        for folder, number in folders.items()
+        if not known_names.isdisjoint(folder.split("/"))
+    }
+
+
+def _choose_layout(
+    layouts: Iterable[str], folders: Mapping[str, int], names: Collection[str]
+) -> str:
+    """Returns the first layout that reads splits from folders, or the last one if none does.
+
+    Args:
+        layouts: layouts without the text around splits.
+        folders: folder of images, in a folder of a split -> number of images.
+        names: names of the folders of splits.
+    """
+    spelled = [spell_split(layout, names) for layout in layouts]
+    return next((layout for layout in spelled if _reads_splits(layout, folders)), spelled[-1])
+
+
+def _reads_splits(layout: str, folders: Mapping[str, int]) -> bool:
+    """Whether a layout reads splits from nearly all images that are in enough folders for it.
+
+    Images in fewer folders, such as those of a split without classes, can be left out.
+
+    Args:
+        layout: the layout.
+        folders: folder of images, in a folder of a split -> number of images.
+    """
+    parsed_layout = parse_layout(layout)
+    images_of = collections.Counter[str]()  # split -> images; "" for none
+    for folder, number in folders.items():
+        if folder.count("/") + 2 >= len(parsed_layout.parts):
+            values = parsed_layout.parse_key(f"{folder}/1") or {}
+            images_of[values.get("split", "")] += number
+    in_splits = sum(images_of[split] for split in find_split_folders(images_of))
+    return 0 < images_of.total() * _LEAST_READ <= in_splits
 
 
 def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
@@ -86,12 +135,13 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
     last_names = {folder.rpartition("/")[2] for folder in folders}
     if len(last_names) == 1:
         hold_images = IMAGES.fullmatch(min(last_names)) is not None
+        shallowest = min(folder.count("/") for folder in folders)
         if level == 1 and hold_images:
-            return "{split}/**"  # test/images/1.jpg
+            layout = parse_layout("{split}/**")  # test/images/1.jpg
+            return str(layout.below(max(0, shallowest - level)))
         if level > 1 and (hold_images or _has_siblings(folders, level)):
             between = "*/" * (level - 2)
             layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
-            shallowest = min(folder.count("/") for folder in folders)
             return str(layout.below(max(0, shallowest - level)))
     between = "*/" * (level - 1)
     return f"{{split}}/{between}{DEFAULT_LAYOUT}"
@@ -102,6 +152,9 @@ def _layout_of_last_folders(folders: Iterable[str]) -> str:
     last_parts = [folder.rpartition("/") for folder in folders]
     splits = find_split_folders(name for _, _, name in last_parts)
     parents = {parent for parent, _, name in last_parts if name in splits}
+    within = {name for parent, _, name in last_parts if parent}
+    if not within.issuperset(splits):
+        return "{split}/*"  # train/1.jpg, more/test/1.jpg
     if len(parents) == 1 or are_splits({parent.rpartition("/")[2] for parent in parents}):
         return "{split}/*"  # test/1.jpg, test/test/1.jpg
     return "{label}/{split}/*"  # cat/test/1.jpg
@@ -138,13 +191,21 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
     return unlabelled
 
 
-def _layout_below_splits(folders: Iterable[str], level: int, splits: Container[str]) -> str:
+def _layout_below_splits(folders: Iterable[str], level: int, splits: Iterable[str]) -> str:
     """Returns the layout of splits at a level, with classes in them or in a folder of images."""
-    inner_paths = []
+    paths_in = collections.defaultdict[str, list[list[str]]](list)  # split -> paths in it
     for folder in folders:
         names = folder.split("/")
-        if len(names) > level + 1 and names[level] in splits:
-            inner_paths.append(names[level + 1 :])
+        if len(names) > level + 1:
+            paths_in[names[level]].append(names[level + 1 :])
+    train = [
+        name
+        for name, parts in find_split_folders(splits).items()
+        if parts.split.lower().startswith(DEFAULT_SPLIT)
+    ]
+    if train and paths_in.keys().isdisjoint(train):
+        return "{split}/**"  # train/1.jpg
+    inner_paths = [path for name in splits for path in paths_in[name]]
     inner_names = {path[0] for path in inner_paths}
     if inner_names and all(map(IMAGES.fullmatch, inner_names)):
         return "{split}/*/{label}/**"  # test/images/cat/1.jpg
