@@ -72,7 +72,10 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
     layout, images = level
     name = min(images)
     if "{label}" not in layout:
-        return f"all images are in folders named {name}: `layout='{layout}'` takes {name} as their split"
+        return (
+            f"all images are in folders named {name}: `layout='{layout}'` takes {name} as their "
+            "split"
+        )
     number = sum(images.values())
     which = "all images" if number == sum(folders.values()) else counted(number, "image")
     return (
