@@ -420,7 +420,9 @@ def test_the_output_is_another_folder(
         "convert", "--table", tmp_path / table, "--output", tmp_path / output, "--overwrite"
     )
     assert run.code == 2
-    problem = "holds what --table reads, or is below the folder of the dataset; choose another"
+    problem = (
+        "holds files that --table reads, or is below the folder of the dataset; choose another"
+    )
     assert f"--output {tmp_path}/{output}: {problem}" in run.err
     assert files_of(folder) == before
 
@@ -433,7 +435,9 @@ def test_the_output_is_no_folder_above_the_dataset(
     before = files_of(folder)
     run = beam_tfr("convert", "--table", folder / "manifest.json", "--output", tmp_path / "above")
     assert run.code == 2
-    problem = "holds what --table reads, or is below the folder of the dataset; choose another"
+    problem = (
+        "holds files that --table reads, or is below the folder of the dataset; choose another"
+    )
     assert f"--output {tmp_path}/above: {problem}" in run.err
     assert files_of(folder) == before
 
