@@ -1,4 +1,4 @@
-"""Turns rows of text tables that cannot be read into rejects, with the likely cause."""
+"""Turns unreadable rows of text tables into rejects that name the likely cause."""
 
 import csv
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _QUOTE_TEXTS = (
 
 
 def describe_quotes(error: csv.Error, delimiter: str) -> str:
-    """Describes an error of the parser, with its likely cause, and what to do."""
+    """Describes a parser error, its likely cause and a fix."""
     problem = str(error)
     if "new-line character" in problem:
         return f"{INNER_LINE_ENDS}; save the table with one kind of line ends"
@@ -42,15 +42,15 @@ def describe_quotes(error: csv.Error, delimiter: str) -> str:
 
 
 def _at_line(number: int) -> RowAtLine:
-    """Returns the number of a row with the line in which the row begins."""
+    """Returns the number of a row along with the line on which the row begins."""
     return number if isinstance(number, RowAtLine) else RowAtLine(number, number + 1)
 
 
 class BadRows:
-    """Turns the rows of a table that cannot be read into rejects.
+    """The unreadable rows of a table, which become rejects.
 
-    The table seems to be damaged as a whole if its first row is bad, or more than one in ten rows
-    so far and more than `_MOST_BAD_ROWS`.
+    The whole table counts as damaged if its first row is bad, or if more than `_MOST_BAD_ROWS` rows
+    and more than one in ten of the rows so far are bad.
     """
 
     def __init__(self, path: str) -> None:
@@ -58,26 +58,26 @@ class BadRows:
         self._number = 0
 
     def refuse(self, number: int, problem: str) -> BadRow:
-        """Counts one more, and returns its stand-in.
+        """Counts a bad row and returns its stand-in.
 
         Args:
             number: the number of the row.
-            problem: what is wrong with it, and what to do.
+            problem: what is wrong with the row, and how to fix it.
 
         Raises:
-            DataError: the table seems to be damaged as a whole.
+            DataError: the whole table seems to be damaged.
         """
         if not self.count_one_more(number):
             raise self.error(number, problem)
         return BadRow(_at_line(number), problem)
 
     def count_one_more(self, number: int) -> bool:
-        """Counts one more, given its number, and returns whether only single rows are bad."""
+        """Counts a bad row; returns whether bad rows are still exceptions in the table."""
         self._number += 1
         return number > 1 and self._number <= max(_MOST_BAD_ROWS, number // 10)
 
     def error(self, number: int, problem: str) -> DamagedTableError:
-        """Returns the error for a table of which this row, and perhaps others, cannot be read."""
+        """Returns the error for a table in which this row, and perhaps others, cannot be read."""
         return damaged_table(name_row(self._path, number), problem)
 
 
@@ -106,8 +106,8 @@ def refuse_row(number: int, cells: Sequence[str], expected: int, bad_rows: BadRo
         bad_rows: counts such rows.
 
     Raises:
-        DataError: other rows may be damaged too: there are too many bad rows, or this one has a
-            cell of several lines, like rows after a missing quote.
+        DataError: other rows may be damaged too: too many rows are bad, or a cell of this row spans
+            several lines, as after a missing quote.
     """
     num_cells = counted(len(cells), "cell")
     has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)

@@ -1,4 +1,4 @@
-"""Defines what all formats of tables share: the class of a format, rows, checks and errors."""
+"""Defines what all table formats share: their base class, rows, checks and errors."""
 
 import abc
 import collections
@@ -44,7 +44,7 @@ _HEADED = re.compile(r"(?i).*\.[ct]sv(?:\.gz)?", re.DOTALL)  # names of tables w
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read, in a table whose other rows can be read.
+    """An unreadable row in an otherwise readable table.
 
     Attributes:
         number: the number of the row, from 1.
@@ -67,7 +67,7 @@ def skip_bad_rows(rows: Iterable[_T | BadRow]) -> Iterator[_T]:
 
 
 class DamagedTableError(DataError):
-    """A table, or a row of it, cannot be read.
+    """A table, or one of its rows, cannot be read.
 
     Attributes:
         problem: what is wrong, without the name of the table.
@@ -78,11 +78,11 @@ class DamagedTableError(DataError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OtherColumn(BadCell):
-    """A cell whose values are in another column, which must then replace this one in all rows.
+    """A cell whose values are in another column, which must replace this column in all rows.
 
     Attributes:
         column: the other column.
-        notice: the message if the other column is taken.
+        notice: the message to show if the other column is used.
     """
 
     column: str
@@ -90,7 +90,7 @@ class OtherColumn(BadCell):
 
 
 class FileClasses(NamedTuple):
-    """The classes that a file of annotations names.
+    """The classes named in an annotation file.
 
     Attributes:
         path: the file.
@@ -107,18 +107,18 @@ Note = str | FileClasses  # an open question of a table, for a line about one or
 
 
 class ColumnSelection(NamedTuple):
-    """The parts of a table that are read.
+    """The parts of a table to read.
 
     Attributes:
         columns: the columns to read.
-        known_columns: all columns that the table may have; empty for any.
-        images: the column whose bytes are images, and, in TFRecords and tars, the columns of masks
-            and pairs beside it.
-        label: the column whose numbers are classes, if the schema of a Parquet file names them.
-        say: called with lines on what the table leaves open, and on how it was read.
+        known_columns: all columns that the table may have; empty if any are allowed.
+        images: the column whose bytes are images and, in TFRecords and tars, the columns of their
+            masks and paired images.
+        label: the column whose numbers stand for classes, if a Parquet file's schema names them.
+        say: called with lines on what is ambiguous in the table, and on how it was read.
         skipped: counts files in the table that belong to no row.
-        most_bytes: the number of uncompressed bytes after which no more rows are read; 0 reads all
-            rows. Parquet ignores it.
+        most_bytes: the number of uncompressed bytes after which no more rows are read; 0 for no
+            limit. Parquet ignores this limit.
     """
 
     columns: Sequence[str]
@@ -130,24 +130,24 @@ class ColumnSelection(NamedTuple):
     most_bytes: int = 0
 
     def ends_at(self, file: IO[bytes]) -> bool:
-        """Whether reading ends here, given a table that has been read up to this point."""
+        """Whether reading stops at the current position in the table."""
         return 0 < self.most_bytes < file.tell()
 
 
 class TableFormat(abc.ABC):
-    """A format of tables, and how they are read.
+    """A table format, with methods that read its tables.
 
-    Methods that read raise UsageError (a column is missing), DataError (the table is damaged; names
-    the row) and OSError.
+    Methods that read raise UsageError if a column is missing, DataError if the table is damaged
+    (the message names the row), and OSError.
 
     Attributes:
-        has_types: whether cells have types; else all are text.
-        may_be_gzipped: whether a name may end in .gz.
-        may_be_numbered: whether names may end in the number of a shard.
+        has_types: whether cells have types; if not, all cells are strings.
+        may_be_gzipped: whether a file name may end in .gz.
+        may_be_numbered: whether file names may end in the number of a shard.
         may_have_box_rows: whether each row may hold one box.
-        has_lower_names: whether columns that stand for files have names in lower case.
-        of_one_image: whether a table has a single row, for the image with the table's name.
-        has_row_files: whether each row is read from its own file.
+        has_lower_names: whether columns named after file extensions have names in lower case.
+        of_one_image: whether a table is a single row about the image that has the table's name.
+        has_row_files: whether each row is read from a file of its own.
     """
 
     has_types = True
@@ -160,16 +160,16 @@ class TableFormat(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        """Returns the names of the columns; where only rows have them, of the first rows."""
+        """Returns the column names; if only rows name columns, those of the first rows."""
 
     @abc.abstractmethod
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
         """Yields the rows."""
 
     def list_fields(self, path: str, most_rows: int) -> list[str]:
-        """Lists the fields of columns with objects, such as `objects.bbox`; see `read_columns`.
+        """Lists the fields of objects in columns, such as `objects.bbox`; see `read_columns`.
 
-        Rows can be read with such fields just as with columns.
+        Rows can be read by field just as by column.
         """
         return []
 
@@ -178,7 +178,7 @@ class TableFormat(abc.ABC):
         return []
 
     def describe_columns(self, path: str) -> str:
-        """Says why no column has a known name, for the end of a message; may be empty."""
+        """Explains why no column has a known name, for the end of a message; may be empty."""
         return ""
 
 
@@ -193,7 +193,7 @@ class ObjectFormat(TableFormat):
 
         Args:
             path, file: the table, opened.
-            selection: what to read of it; it has no columns if only their names are needed.
+            selection: the parts to read; its `columns` are empty if only their names are needed.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
@@ -215,7 +215,7 @@ class ObjectFormat(TableFormat):
         return [name for name in fields if "." in name]
 
     def _read_first(self, path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
-        """Yields the rows that can be read, for a look at their columns."""
+        """Yields the readable rows, whose columns are then collected."""
         rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
         return skip_bad_rows(row for _, row in rows)
 
@@ -239,7 +239,7 @@ class ObjectFormat(TableFormat):
 
 
 def _read_fields(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
-    """Returns the cells of columns, and of fields that have a value in each object of a list."""
+    """Returns the cells of a row for columns, and for fields of objects in columns."""
     room = MAX_VALUES
     cells = list[Any]()
     for name in columns:
@@ -259,9 +259,10 @@ def count_values(cell: Any) -> int:
 
 
 def read_field(row: Mapping[str, Any], name: str) -> Any:
-    """Returns the cell of a column, or a field of the object in it, such as `objects.bbox`.
+    """Returns the cell of a column, or a field of the object in a column, such as `objects.bbox`.
 
-    For a list of objects, this is the list of their fields; None if there is nothing.
+    For a list of objects, returns a list with the field of each object. Returns None if the row has
+    no such column or field.
     """
     if name in row:
         return row[name]
@@ -277,7 +278,7 @@ def read_member(cell: Any, field: str) -> Any:
 
 
 def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names in an object, and the names of fields in nested objects."""
+    """Yields the keys of an object, and dotted names for the keys of nested objects."""
     for name, cell in row.items():
         yield name
         for member in members_of(cell):
@@ -289,8 +290,8 @@ def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
 def open_table(path: str) -> Iterator[IO[bytes]]:
     """Opens a table.
 
-    A table that begins like gzip is decompressed, whatever its name: gs:// may decompress a .gz
-    itself (Content-Encoding).
+    Data that begins like gzip is decompressed, whatever the name of the table: gs:// may have
+    decompressed a .gz file already (Content-Encoding).
     """
     with storage.open_binary(path) as file:
         compressed = is_gzip(file.read(HEADER_BYTES))
@@ -299,9 +300,9 @@ def open_table(path: str) -> Iterator[IO[bytes]]:
 
 
 def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
-    """Returns the first bytes of a table from `open_table`; none if they are damaged.
+    """Returns the first bytes of a table from `open_table`; empty if these are damaged.
 
-    Afterwards, the table is still read from its beginning.
+    Leaves the file at its beginning.
     """
     if not isinstance(file, gzip.GzipFile):
         start = file.read(num_bytes)
@@ -315,7 +316,7 @@ def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
 
 
 def find_table(path: str) -> storage.Entry:
-    """Returns the listed entry of a table, for formats that read only parts of it.
+    """Returns the listed entry of a table, for formats that read only parts of the file.
 
     Raises:
         FileNotFoundError: the table no longer exists.
@@ -327,24 +328,25 @@ def find_table(path: str) -> storage.Entry:
 
 
 def table_error(path: str, problem: str) -> UsageError:
-    """Returns the error for a table that does not fit the call."""
+    """Returns the error for a table that does not match the options."""
     return UsageError(problem, option="table", value=path)
 
 
 def damaged_table(path: str, problem: str) -> DamagedTableError:
-    """Returns the error for a table, or a row of it, that cannot be read."""
+    """Returns the error for a table that cannot be read, or has a row that cannot be read."""
     error = DamagedTableError(problem, option="table", value=path)
     error.problem = problem
     return error
 
 
 class RowAtLine(int):
-    """The number of a row whose line in the file does not follow from the number.
+    """The number of a row, along with the row's line in the file.
 
-    Blank lines, cells of several lines, or lines before the header precede the row.
+    Used where the line cannot be derived from the number, after blank lines, cells of several
+    lines, or lines before the header.
 
     Attributes:
-        line: the line in which the row begins, from 1.
+        line: the line on which the row begins, from 1.
     """
 
     line: int
@@ -362,7 +364,7 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
     """Numbers the rows of a table.
 
     Raises:
-        DataError: the next row cannot be read; names it.
+        DataError: the next row cannot be read; the message names that row.
     """
     number = first - 1
     try:
@@ -379,7 +381,7 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
 
 
 def describe_harm(error: Exception) -> str:
-    """Says what is wrong with a table that raised one of the errors `HARMFUL`."""
+    """Says what is wrong with a table that raised one of the `HARMFUL` errors."""
     if isinstance(error, MemoryError):
         return "takes more memory to read than there is"
     if isinstance(error, RecursionError):
@@ -388,7 +390,7 @@ def describe_harm(error: Exception) -> str:
 
 
 def name_row(path: str, number: int) -> str:
-    """Names a row in messages; number 0, the header, stands for the table."""
+    """Names a row in messages; for number 0, the header, names only the table."""
     if isinstance(number, RowAtLine):
         return f"{path}, line {number.line}"
     if not number:
@@ -408,7 +410,7 @@ def list_columns(columns: Sequence[str]) -> str:
 
 
 def _find_partition(path: str, column: str) -> str:
-    """Says that the folders of a table name a column, as in label=cat/rows.csv; else empty."""
+    """Says that a folder in a table's path names the column, as label=cat/ does; else empty."""
     folders = path.split("/")[:-1]
     partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
     if not partition:
@@ -422,7 +424,7 @@ def check_number_of_columns(path: str, number: int) -> None:
     """Checks that a table does not have too many columns.
 
     Raises:
-        UsageError: it has too many.
+        UsageError: the table has too many columns.
     """
     if number > MAX_COLUMNS:
         raise table_error(path, f"has more than {MAX_COLUMNS:,} columns")
@@ -441,8 +443,8 @@ def check_columns(
     Args:
         path: the table.
         present: the columns that the table has.
-        required: the columns that it must have.
-        known_columns: the columns that it may have; empty for any.
+        required: the columns that the table must have.
+        known_columns: the columns that the table may have; empty if any are allowed.
         is_single: whether there is no other table that may have the columns.
 
     Raises:
@@ -501,5 +503,5 @@ def _suggest_column(name: str, present: Sequence[str]) -> str:
 
 
 def describe_values(values: int, boxes: int) -> str:
-    """Says what is wrong with this many values for the boxes of a row."""
+    """Describes a number of values that differs from the number of boxes in a row."""
     return f"has {counted(values, 'value')} for {counted(boxes, 'box', 'boxes')}"

@@ -1,4 +1,4 @@
-"""Checks that declared boxes have the form that their numbers suggest."""
+"""Checks whether the numbers of declared boxes suggest another form."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ _LEAST_PIXELS = 2  # boxes in pixels have at least one number as large as this
 def check_shares(
     content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Checks that boxes that are declared in pixels are not shares of their images.
+    """Checks that boxes declared in pixels are not fractions of the image size.
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty where its cells have to show it.
+        declarations: column -> declaration; empty if the cells determine the type.
         cells: column -> its cells in the first rows.
 
     Raises:
-        UsageError: no number of the first boxes is as large as 2, and not all are whole.
+        UsageError: no number of the first boxes is as large as 2, and not all are whole numbers.
     """
     boxes = _find_free_boxes(content, declarations)
     if boxes is None or is_relative(boxes.form):
@@ -50,7 +50,7 @@ def check_shares(
 def warn_of_centers(
     content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
 ) -> Iterator[str]:
-    """Yields a warning about boxes in shares that are inside of their images only as centers."""
+    """Yields a warning about relative boxes that are inside their images only as centers."""
     boxes = _find_free_boxes(content, declarations)
     if boxes is None or boxes.form != "rel_xywh" or not are_centers(read_quads(cells[boxes.name])):
         return
@@ -63,7 +63,7 @@ def warn_of_centers(
 
 
 def _find_free_boxes(content: TableContent, declarations: Mapping[str, str]) -> Boxes | None:
-    """Returns the boxes of tables that may have them in any format; None if there are none."""
+    """Returns the boxes of tables that may store boxes in any format; None if there are none."""
     if content.read_rows or not content.table_format.may_have_box_rows:
         return None
     return find_boxes(parse_columns(declarations))

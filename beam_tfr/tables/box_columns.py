@@ -1,4 +1,4 @@
-"""Derives options from columns with boxes: the columns of sides, files, classes and splits."""
+"""Derives options from columns with boxes: those of sides, files, classes and splits."""
 
 import contextlib
 import dataclasses
@@ -46,8 +46,8 @@ class ImpliedOptions(NamedTuple):
     """The options that follow from columns with the sides of boxes.
 
     Attributes:
-        options: the options of the conversion, together with the implied ones.
-        warnings: lines about what is implied.
+        options: the options of the conversion, including the implied ones.
+        warnings: lines about the implied options.
     """
 
     options: ConvertOptions
@@ -55,14 +55,16 @@ class ImpliedOptions(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The columns of a table with boxes, by their names; all but the boxes may be empty.
+    """The columns of a table with boxes, found by their names.
+
+    All names but those of `boxes` may be empty.
 
     Attributes:
         boxes: the columns with the sides of boxes.
         file: the column with the paths of images.
         label: the column with classes.
-        split: the column that may say the split.
-        objects: the objects whose fields the boxes are; None if each row has a box.
+        split: the column that may name the split.
+        objects: the objects whose fields hold the boxes; None if each row has one box.
     """
 
     boxes: BoxColumns
@@ -73,7 +75,7 @@ class _Found(NamedTuple):
 
     @property
     def noun(self) -> str:
-        """The content of the table, for messages."""
+        """A phrase for the content of the table, for messages."""
         if self.objects:
             return f"a list of objects with boxes in each row, of column {self.objects.column!r}"
         return "a row for each box"
@@ -87,10 +89,10 @@ class _Found(NamedTuple):
 
 
 def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> ImpliedOptions:
-    """Returns the options that follow from columns, or fields of objects, with the sides of boxes.
+    """Derives options from columns, or fields of objects, with the sides of boxes.
 
     Args:
-        options: the given options.
+        options: the specified options.
         path: the first table.
         columns: the columns of the first table.
 
@@ -123,7 +125,7 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
     """Checks that a table of images has no columns with the corners of quadrangles.
 
     Raises:
-        UsageError: it has such columns; says how to make boxes of them.
+        UsageError: the table has such columns; the message says how to turn them into boxes.
     """
     corners = find_corners(columns)
     file = options.uri_column or find_name(FILES, by_plain_name(columns))
@@ -140,7 +142,7 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
 
 
 def _find_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> _Found | None:
-    """Finds the columns of a table with boxes that no option declares; None without boxes."""
+    """Finds columns with boxes that no option declares; None if there are none."""
     if not _may_have_boxes(options, path):
         return None
     return _find_columns(columns) or _find_objects(path, columns)
@@ -168,7 +170,7 @@ def _find_objects(path: str, columns: Sequence[str]) -> _Found | None:
 def _warn_of_possible_boxes(
     options: ConvertOptions, path: str, columns: Sequence[str], found: _Found | None
 ) -> Iterator[str]:
-    """Yields a warning about columns that look like boxes, if each row becomes a record."""
+    """Yields a warning about columns that look like boxes if each row becomes a record."""
     if not options.may_become_images or not format_of(path).may_have_box_rows:
         return
     boxes = found.boxes if found else find_possible_boxes(columns)
@@ -201,14 +203,14 @@ def _guess_form(path: str, boxes: BoxColumns) -> str:
 
 
 def _join_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> list[list[float]]:
-    """Returns the boxes of rows; none if a cell is no number."""
+    """Returns one box per row; none at all if a cell is not a number."""
     return join_sides([row[side] for row in rows] for side in sides)
 
 
 def _imply_roles(
     options: ConvertOptions, found: _Found, first_rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the columns of files, classes and splits, by name, for options that are not given."""
+    """Returns the columns of files, classes and splits, by option, where no option names them."""
     implied: dict[str, Any] = {}
     if not options.uri_column:
         implied["uri_column"] = found.file
@@ -223,7 +225,7 @@ def _imply_roles(
 def _choose_form(
     boxes: BoxColumns, declared: Boxes | None, first_rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Returns the declared form of boxes, or else shares if the first rows say so."""
+    """Returns the declared form of boxes, or a relative form if the first rows suggest it."""
     if declared:
         return declared.form
     if not _are_shares(first_rows, boxes.sides):
@@ -247,7 +249,7 @@ def _set_implied(
     Args:
         options, path: see `imply_boxes`.
         implied: the implied options.
-        box: the feature of boxes.
+        box: the name of the feature for boxes.
         found: the columns of the table.
     """
     selected = {name: value for name, value in implied.items() if value}
@@ -282,7 +284,7 @@ def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
 
 
 def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> bool:
-    """Whether no given option says what the columns of sides are.
+    """Whether no option says what the columns of sides mean.
 
     Boxes may be declared without the columns that hold their sides.
     """
@@ -306,7 +308,7 @@ def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _are_shares(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> bool:
-    """Whether the sides of boxes are shares of their images: none is larger than 1."""
+    """Whether the sides of boxes are fractions of the image size: none is larger than 1."""
     numbers = [*_numbers_in(rows, sides)]
     return bool(numbers) and 0 < max(numbers) <= 1
 
@@ -325,7 +327,7 @@ def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iter
 def _are_sizes(
     rows: Iterable[Mapping[str, Any]], sides: Sequence[str], sizes: Mapping[str, str]
 ) -> bool:
-    """Whether columns have the sizes of images, not of boxes: all boxes end within them."""
+    """Whether columns have the sizes of images, not of boxes: all boxes end within these sizes."""
     _, _, right, bottom = sides
     found = False
     for row in rows:

@@ -35,7 +35,7 @@ _Sides = tuple[str, tuple[str, ...]]  # format and names of four columns
 
 
 def _list_sides() -> Iterator[_Sides]:
-    """Yields names of sides that only boxes have."""
+    """Yields names for sides that only boxes have."""
     for corners in _CORNERS:
         yield "xyxy", corners
     for start, size in itertools.product(_STARTS, _SIZES):
@@ -81,7 +81,7 @@ class BoxColumns(NamedTuple):
 
 
 def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
-    """Returns the features of an image's size -> the columns with it; none unless there are both.
+    """Returns the features of an image's size -> their columns; empty unless both columns exist.
 
     Args:
         columns: the columns of the table.
@@ -98,7 +98,7 @@ def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str,
 def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
     """Finds the columns with the sides of boxes, by their names; None if there are none.
 
-    Columns with `bbox_` before their names come first: a column `width` beside them is the image's.
+    Names with the prefix `bbox_` have priority: a column `width` next to them is the image's width.
     """
     all_columns = [*columns]
     marked = [name for name in all_columns if _plain_name(name) != letters_of(name)]
@@ -111,9 +111,9 @@ def find_marked_sides(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
-    """Finds the columns that may be the sides of boxes.
+    """Finds columns that may be the sides of boxes; None if there are none.
 
-    Unlike in `find_box_columns`, a `width` beside `x` and `y` may be that of an image, and the
+    Unlike in `find_box_columns`, a `width` next to `x` and `y` may be that of an image, and the
     names may have other parts in common, such as GTSRB's `Roi.X1`.
     """
     boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
@@ -121,7 +121,7 @@ def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
 
 
 def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
-    """Finds the first sides of boxes whose names share a beginning and an end."""
+    """Finds the first sides of boxes whose names have the same prefix and suffix."""
     by_letters = {letters_of(column): column for column in columns}
     for form, sides in (*_SIDES, *_MARKED_SIDES):
         for letters in by_letters:
@@ -133,7 +133,7 @@ def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns | None:
-    """Finds the first of some sides, by format and names, that columns have; None without any."""
+    """Returns the first of some sets of sides whose columns all exist; None if there is none."""
     by_name = by_plain_name(columns)
     for form, names in sides:
         if by_name.keys() >= {*names} and not _are_of_corners(names, by_name):
@@ -142,12 +142,12 @@ def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns |
 
 
 def _are_of_corners(sides: Sequence[str], by_name: Mapping[str, str]) -> bool:
-    """Whether numbered columns go on to a third corner, as in quadrangles: x1 … y4."""
+    """Whether numbered columns continue to a third corner, as for quadrangles: x1 … y4."""
     return sides[0] in ("x0", "x1") and sides[2] in ("x1", "x2") and {"x3", "y3"} <= {*by_name}
 
 
 def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
-    """Finds the columns with the x and y of the corners of quadrangles; empty without them."""
+    """Finds the columns with the x and y of the corners of quadrangles; empty if there are none."""
     by_name = by_plain_name(columns)
     for first in (0, 1):
         corners = {side: [f"{side}{first + place}" for place in range(4)] for side in "xy"}
@@ -157,7 +157,7 @@ def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
 
 
 def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
-    """Maps the names that `_plain_name` spells to columns."""
+    """Maps names as spelled by `_plain_name` to columns."""
     by_name = dict[str, str]()
     for column in columns:
         by_name.setdefault(_plain_name(column), column)
@@ -165,17 +165,17 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _plain_name(column: str) -> str:
-    """Returns the name of a column in lower case, without a leading `bbox_` and without marks."""
+    """Returns a column's name in lower case, without the prefix `bbox_` and without punctuation."""
     return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
 
 
 def letters_of(column: str) -> str:
-    """Returns the letters and digits of the name of a column, in lower case."""
+    """Returns the letters and digits of a column's name, in lower case."""
     return re.sub(r"[^a-z0-9]", "", column.lower())
 
 
 def find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
-    """Returns the column with the first of some names; empty if there is none."""
+    """Returns the column with the first of some names; empty if no column has any."""
     for name in names:
         if name in by_name:
             return by_name[name]

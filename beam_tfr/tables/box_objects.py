@@ -1,7 +1,7 @@
 """Finds lists of objects in the rows of tables, with fields for the sides of boxes.
 
-Examples are tables of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20,
-"height": 15, "class_id": 0}]`, Vertex AI, Azure ML and BDD100K.
+Tables of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20, "height": 15,
+"class_id": 0}]`, of Vertex AI, Azure ML and BDD100K have such lists.
 """
 
 import itertools
@@ -35,12 +35,14 @@ _CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
 class BoxObjects(NamedTuple):
     """A column with lists of objects, and other columns about their images.
 
+    All names but those of `boxes` may be empty.
+
     Attributes:
         boxes: the fields with the sides of the objects' boxes.
-        file: the column with the paths of images; this and all others may be empty.
+        file: the column with the paths of images.
         label: the field with the objects' classes.
-        split: the column, or field, that may have the split.
-        names: the field with an object that maps numbers of classes to names.
+        split: the column, or field, that may name the split.
+        names: the field with an object that maps class numbers to names.
     """
 
     boxes: BoxColumns
@@ -51,11 +53,11 @@ class BoxObjects(NamedTuple):
 
     @property
     def column(self) -> str:
-        """The column of the objects."""
+        """The column that holds the objects."""
         return self.boxes.sides[0].partition(".")[0]
 
     def describe_names(self, path: str) -> Iterator[str]:
-        """Yields a line about names of classes that the table has elsewhere.
+        """Yields a line about class names that the table stores elsewhere.
 
         Args:
             path: the table.
@@ -65,7 +67,7 @@ class BoxObjects(NamedTuple):
 
 
 def describe_class_map(path: str, label: str, names: str) -> str:
-    """Returns the message about classes that are numbers, and a program that writes their names.
+    """Returns the message about classes that are numbers, with a program that inserts their names.
 
     Args:
         path: the table.
@@ -108,7 +110,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
 
 
 def _find_sides(fields: Iterable[str]) -> Iterator[tuple[str, BoxColumns]]:
-    """Yields objects that have fields for the sides of a box, with these fields."""
+    """Yields objects that have fields for the sides of a box, along with these fields."""
     for parent, names in _group_fields(fields).items():
         boxes = find_marked_sides(names)
         if boxes is not None and OF_PERCENT not in names:
@@ -125,14 +127,14 @@ def _group_fields(fields: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _hold_flat_lists(path: str, fields: Sequence[str]) -> bool:
-    """Whether fields have a list of values in the first rows, and no nested lists."""
+    """Whether fields hold lists of values in the first rows, and no nested lists."""
     cells = [*itertools.chain.from_iterable(_read_cells(path, fields))]
     has_lists = any(isinstance(cell, list) for cell in cells)
     return has_lists and not hold_nested_lists(cells)
 
 
 def hold_nested_lists(cells: Iterable[Any]) -> bool:
-    """Whether cells have nested lists, as fields of nested lists of objects have."""
+    """Whether cells hold nested lists, as the fields of nested lists of objects do."""
     members = itertools.chain.from_iterable(cell for cell in cells if isinstance(cell, list))
     return any(isinstance(member, list) for member in members)
 
@@ -145,7 +147,7 @@ def _hold_numbers(path: str, field: str) -> bool:
 
 
 def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
-    """Finds the field with the classes of objects or of enclosing objects; empty without one.
+    """Finds the field with the classes of objects, or of enclosing objects; empty if there is none.
 
     Args:
         path: the table.
@@ -163,7 +165,7 @@ def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
 
 
 def find_file(path: str, columns: Sequence[str]) -> str:
-    """Finds the column with the paths of images, by its name or its cells; empty without one."""
+    """Finds the column with the paths of images, by name or cells; empty if there is none."""
     name = find_name(FILES, by_plain_name(columns))
     if name:
         return name
@@ -183,7 +185,7 @@ def _names_image(cell: Any) -> bool:
 
 
 def _find_class_map(fields: Iterable[str]) -> str:
-    """Finds the field in which SageMaker has the names of classes; empty if there is none."""
+    """Finds the field in which SageMaker stores the class names; empty if there is none."""
     for field in fields:
         match = _CLASS_MAP.fullmatch(field)
         if match:
@@ -192,7 +194,7 @@ def _find_class_map(fields: Iterable[str]) -> str:
 
 
 def by_end(fields: Iterable[str]) -> dict[str, str]:
-    """Maps plain names of last parts to fields, such as that of `labels.aiplatform/ml_use`."""
+    """Maps the plain names of the last parts of fields, such as `mluse`, to the fields."""
     ends = {re.split(r"[./]", field)[-1]: field for field in fields}
     return {name: ends[end] for name, end in by_plain_name(ends).items()}
 

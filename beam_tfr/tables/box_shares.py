@@ -1,4 +1,4 @@
-"""Tells boxes in shares of their images from boxes in pixels, by their numbers."""
+"""Distinguishes boxes relative to the image size from boxes in pixels, by their numbers."""
 
 import contextlib
 import itertools
@@ -14,11 +14,11 @@ Quad = list[float]  # of a box
 
 
 def guess_form(form: str, boxes: Sequence[Quad]) -> str:
-    """Guesses the format of boxes whose names suggest one in pixels.
+    """Guesses the format of boxes whose names suggest a format in pixels.
 
     Args:
-        form: one of `BOX_FORMATS` in pixels.
-        boxes: four numbers each.
+        form: one of `BOX_FORMATS`, in pixels.
+        boxes: lists of four numbers.
     """
     if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
         return form
@@ -28,7 +28,7 @@ def guess_form(form: str, boxes: Sequence[Quad]) -> str:
 
 
 def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
-    """Returns the boxes of columns with one side each; none if a cell is no number."""
+    """Returns the boxes from columns with one side each; none at all if a cell is not a number."""
     sides = [itertools.chain.from_iterable(map(members_of, cells)) for cells in columns]
     try:
         return [[*map(to_finite, box)] for box in zip(*sides, strict=True)]
@@ -37,7 +37,7 @@ def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
 
 
 def are_centers(boxes: Sequence[Quad]) -> bool:
-    """Whether boxes in shares are all inside as centers, but not as corners."""
+    """Whether relative boxes are all inside the image as centers, but not as corners."""
     reach_out = any(_reaches_out(box, "rel_xywh") for box in boxes)
     return reach_out and not any(_reaches_out(box, "rel_center_xywh") for box in boxes)
 
@@ -50,7 +50,7 @@ def _reaches_out(box: Quad, form: str) -> bool:
 
 
 def read_quads(cells: Iterable[Any]) -> list[Quad]:
-    """Returns the boxes in the first of some cells; bad ones are left out."""
+    """Returns the boxes in the first of some cells; leaves out bad ones."""
     quads = list[Quad]()
     for cell in itertools.islice(cells, _FIRST_CELLS):
         with contextlib.suppress(ValueError):

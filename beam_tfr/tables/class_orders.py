@@ -14,7 +14,7 @@ _NUMBER = re.compile("[0-9]+")
 
 
 def warn_of_class_orders(content: TableContent) -> Iterator[str]:
-    """Yields a warning if tables declare classes, as ClassLabel does, by different numbers."""
+    """Yields a warning if tables declare a class, as ClassLabel does, with different numbers."""
     options = content.options
     if content.read_rows or not options.label_column or options.classes:
         return
@@ -32,7 +32,7 @@ def warn_of_class_orders(content: TableContent) -> Iterator[str]:
 
 
 def _choose_tables(files: Sequence[str]) -> Sequence[str]:
-    """Selects some of many tables: one of each name, ignoring numbers in names, and others."""
+    """Selects some of many tables: one for each name without its digits, and some others."""
     of_each_name = {_NUMBER.sub("", path): path for path in reversed(files)}
     chosen = [*reversed(of_each_name.values()), *spread(files, _MOST_TABLES)]
     return [*dict.fromkeys(chosen)][:_MOST_TABLES]
@@ -46,10 +46,10 @@ def _read_names(path: str, column: str) -> Sequence[str]:
 
 
 def _describe_difference(names: Sequence[str], others: Sequence[str]) -> str:
-    """Describes the first class of a table whose number is not the one in the first table.
+    """Describes the first class whose number differs from its number in the first table.
 
-    The first table may also lack the class. Empty if there is no difference; if only one of the
-    tables names its classes, says that labels are taken as they are.
+    The first table may also lack the class. Empty if there is no difference. If only one of the
+    tables names its classes, says that labels are used as they are.
     """
     if not names and not others:
         return ""

@@ -41,15 +41,16 @@ class TableContent(NamedTuple):
     """The findings about the content of tables.
 
     Attributes:
-        options: the options of the conversion, together with those that the content implies.
+        options: the options of the conversion, including those that the content implies.
         files: all tables, sorted.
         columns: the columns of the first table.
-        read_rows: yields the rows of a table with some columns; None for `formats.read_rows`.
+        read_rows: yields the rows of a table, with some of its columns; None stands for
+            `formats.read_rows`.
         class_names: the classes that a dataset, table or export declares, by their ids, if its
             labels are used.
-        warnings: lines about what is implied.
-        implies_features: whether no option chose features, and columns with the sides of boxes
-            imply some, in tables with a row for each box and in TFRecords.
+        warnings: lines about the implied options.
+        implies_features: whether columns with the sides of boxes imply features and no option
+            chooses any; in tables with a row for each box, and in TFRecords.
     """
 
     options: ConvertOptions
@@ -69,7 +70,7 @@ class TableContent(NamedTuple):
 def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the implied options that replace `KNOWN`.
 
-    `feature_columns` always does: its columns stand for all that the table has.
+    Always includes `feature_columns`: its columns stand for all columns of the table.
     """
     selected = {}
     for name, value in implied.items():
@@ -79,9 +80,9 @@ def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[
 
 
 def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
-    """Returns the options for a table whose name may say more than the pattern that it matches.
+    """Returns the options for a table whose name may imply more than the pattern that it matches.
 
-    If the name says that the table holds no images, these are the options that the name implies.
+    If the name shows that the table holds no images, the options that the name implies apply.
     """
     if options.uri_column != KNOWN or may_hold_images(path):
         return options
@@ -99,12 +100,12 @@ def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
 def imply_columns(
     options: ConvertOptions, files: tuple[str, ...], columns: Sequence[str]
 ) -> TableContent:
-    """Returns the content of tables that are no dataset, given the columns of the first table.
+    """Returns the content of tables that are not a dataset, given the columns of the first table.
 
     In TFRecords and tars, images and classes are found by the names of columns.
 
     Raises:
-        UsageError: no column of images is known, and none is named.
+        UsageError: no column has a known name for images, and no option names the column.
     """
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
@@ -161,7 +162,7 @@ def _imply_images(
 
 
 def _find_class_names(path: str, column: str) -> list[str]:
-    """Returns the classes, by their ids, that a table or the dataset of its export declares."""
+    """Returns the classes that a table, or the dataset it was exported from, declares, by their ids."""
     declared = read_class_names(path, column)
     if declared or column != _CLASS:
         return declared
@@ -169,10 +170,10 @@ def _find_class_names(path: str, column: str) -> list[str]:
 
 
 def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
-    """Checks that rows that would become records are no export of another program.
+    """Checks that rows that would become records are not an export of another program.
 
     Raises:
-        UsageError: they are such an export; says what to do.
+        UsageError: the rows are such an export; the message says what to do.
     """
     table_format = format_of(path)
     export = ""
@@ -203,7 +204,7 @@ def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str
 
 
 def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOptions:
-    """Returns the options with columns that are extensions of files in lower case."""
+    """Returns the options with file extensions, which serve as column names, in lower case."""
 
     def spell(name: str) -> str:
         lower = name.lower()
@@ -221,7 +222,7 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:
-    """Returns the first of some names that is among the columns; empty if none is."""
+    """Returns the first of some names that is among the columns; empty if there is none."""
     for name in names:
         if name in columns:
             return name

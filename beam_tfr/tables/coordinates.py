@@ -16,17 +16,17 @@ _Y = str.maketrans("xX", "yY")
 
 
 def names_places(column: str) -> bool:
-    """Whether a column is named like boxes, a side of boxes, or points."""
+    """Whether a column has a name for boxes, a side of boxes, or points."""
     return bool(_PLACES.fullmatch(column))
 
 
 def names_boxes(column: str) -> bool:
-    """Whether a column is named like boxes, each with all of its sides."""
+    """Whether a column has a name for whole boxes, with all of their sides."""
     return bool(_BOXES.fullmatch(column))
 
 
 def find_point_columns(columns: Iterable[str]) -> list[str]:
-    """Finds the columns with x and y of points, in pairs, such as left_eye_x and left_eye_y."""
+    """Finds pairs of columns with the x and y of points, such as left_eye_x and left_eye_y."""
     names = dict.fromkeys(columns)
     pairs = list[str]()
     for name in names:
@@ -37,7 +37,7 @@ def find_point_columns(columns: Iterable[str]) -> list[str]:
 
 
 def find_coordinates(columns: Iterable[str]) -> list[str]:
-    """Finds the columns that are named like coordinates, in their order."""
+    """Finds the columns with names for coordinates, in their order."""
     names = [*columns]
     points = {*find_point_columns(names)}
     return [name for name in names if name in points or names_places(name)]

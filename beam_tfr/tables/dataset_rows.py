@@ -1,8 +1,8 @@
 """Reads the rows of a shard of a dataset that serves as a table.
 
-Rows come from the contents, or from the records themselves where the contents do not hold the whole
-of a value. The place of an image begins with a slash and the name of the shard's file, and ends
-with the number of its record and the feature.
+Rows come from the contents files, or from the records where these files lack part of a value. The
+place of an image begins with a slash and the file name of its shard, and ends with the number of
+the record and the feature.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ class DatasetRows:
     """The rows of a shard.
 
     Args:
-        dataset: the dataset of the shard.
+        dataset: the dataset that has the shard.
         split: the split of the shard.
-        part: the whole of the shard.
+        part: the whole shard.
     """
 
     def __init__(self, dataset: Manifest, split: str, part: ShardPart) -> None:
@@ -60,7 +60,7 @@ class DatasetRows:
                 yield self._make_cells(number, row, records.get(number))
 
     def _has_all_values(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row of the contents has the whole of each value of its record."""
+        """Whether a row of the contents has every value of its record in full."""
         return all(_is_whole(row[column.name]) for column in self._contents.values())
 
     def _make_cells(
@@ -71,7 +71,7 @@ class DatasetRows:
         Args:
             number: the number of the record in the shard.
             row: the record's row of the contents.
-            record: the record, if the row does not have all of it.
+            record: the record, if the row lacks part of it.
         """
         folder, _, file = self._part.file.rpartition("/")
         key = str(row["key"])
@@ -92,7 +92,7 @@ class DatasetRows:
         return cells
 
     def _values_in(self, row: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-        """Returns feature -> values, as a row of the contents has them."""
+        """Returns feature -> values, from a row of the contents."""
         values = dict[str, Sequence[Any]]()
         for feature, column in self._contents.items():
             cell = row[column.name]
@@ -100,10 +100,10 @@ class DatasetRows:
         return values
 
     def _value_cells(self, values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Returns column -> cell, without the columns of images.
+        """Returns column -> cell, except for the columns of images.
 
         Raises:
-            LookupError, TypeError, ValueError: the record does not fit the manifest.
+            LookupError, TypeError, ValueError: the record does not match the manifest.
         """
         cells = {name: column.to_cell(values) for name, column in self._columns.items()}
         labels = [_to_text(label) for label in values.get(self._names.text, ())]
@@ -123,7 +123,7 @@ def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
 
 
 def _is_whole(cell: Any) -> bool:
-    """Whether a cell of the contents is the whole of a value.
+    """Whether a cell of the contents holds a value in full.
 
     Contents leave out long values, and escape values that are not text.
     """

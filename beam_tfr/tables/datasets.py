@@ -1,8 +1,7 @@
-"""Reads one of our datasets as a table: each record is a row that holds its image.
+"""Reads one of our datasets as a table, with a row for each record and its image.
 
-Rows come from the contents, or from the records themselves where the contents do not hold the whole
-of a value: see `tables.dataset_rows`. `read_embedded` reads an image later, by its place, together
-with the other images of its shard.
+`tables.dataset_rows` reads the rows. `read_embedded` reads an image later, by its place, along with
+the other images of its shard.
 """
 
 import dataclasses
@@ -70,11 +69,11 @@ def open_dataset(options: ConvertOptions, path: str) -> TableContent:
 def _declare_columns(
     columns: Mapping[str, ColumnKind], chosen: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the columns that become features -> declaration.
+    """Returns column -> declaration for columns that become features.
 
     Args:
         columns: the columns of the dataset.
-        chosen: the chosen columns, with declarations that may be empty; perhaps `KNOWN`.
+        chosen: the chosen columns, with declarations that may be empty; may include `KNOWN`.
     """
     declarations = dict[str, str]()
     if KNOWN in chosen:
@@ -89,7 +88,7 @@ def _declare_columns(
 
 
 def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]:
-    """Yields warnings about what the records of a dataset lose in a conversion."""
+    """Yields warnings about data that is lost when a dataset is converted."""
     is_lossy = {dataset.options["encoding"], options.encoding} <= {"jpeg", "webp", "keep"}
     if is_lossy and (options.encoding, options.resize) != ("keep", "none"):
         yield (
@@ -102,7 +101,7 @@ def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
-    """Returns the path of each shard with records -> its split, and the whole of the shard."""
+    """Returns the path of each shard with records -> its split and the whole shard."""
     dataset = base.read_manifest()
     shards = dict[str, tuple[str, ShardPart]]()
     for name, split in dataset.splits.items():
@@ -118,7 +117,7 @@ def _read_rows(
     """Yields the rows of a shard.
 
     Raises:
-        DataError, RunError: its contents are damaged, or another dataset has replaced this one.
+        DataError, RunError: the contents are damaged, or another dataset has replaced this one.
         UsageError: the shard cannot be read.
     """
     dataset = base.read_manifest()
@@ -133,7 +132,7 @@ def _read_rows(
 def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> bytes:
     """Reads an image of a dataset, or another image with a place in a file.
 
-    Raw pixels become a PNM. See `reading.read_embedded`.
+    Raw pixels are returned as a PNM file. See `reading.read_embedded`.
 
     Raises:
         RejectError: `unusable-file`: the image's record, or its bytes in the archive, are damaged.
@@ -156,7 +155,7 @@ def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> byt
 
 @functools.lru_cache(maxsize=256)  # each record takes 16 bytes
 def _lookup(path: str, generation: int) -> RecordLookup:
-    """Returns the records of a shard, if its file still has this generation."""
+    """Returns the records of a shard, provided that its file still has this generation."""
     dataset = read_manifest(path.rpartition("/")[0])
     base = BaseDataset.of(dataset)
     shards = _shards(base)
@@ -169,10 +168,10 @@ def _lookup(path: str, generation: int) -> RecordLookup:
 
 
 def _as_pnm(tensor: bytes) -> bytes:
-    """Returns the PNM file of a serialized tensor of pixels.
+    """Returns a PNM file from a serialized tensor of pixels.
 
     Raises:
-        TypeError, ValueError: the bytes are no such tensor.
+        TypeError, ValueError: the bytes are not such a tensor.
     """
     dtype, (height, width, channels), content = parse_tensor(tensor) or ("", (0, 0, 0), b"")
     if not isinstance(content, bytes) or dtype != "uint8" or channels not in _PNM_TYPES:

@@ -1,4 +1,4 @@
-"""Finds the columns of tables that become features, by options or by the first rows."""
+"""Finds the columns of tables that become features, from options or the first rows."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,9 +45,9 @@ def takes_all(options: ConvertOptions) -> bool:
 
 
 def declare_columns(content: TableContent) -> dict[str, str]:
-    """Returns the columns that become features -> declaration.
+    """Returns column -> declaration for columns that become features.
 
-    A declaration is empty if the rows have to show it.
+    A declaration is empty if the rows determine the type.
     """
     options = content.options
     declarations = dict(options.feature_columns or {})
@@ -65,11 +65,11 @@ def declare_columns(content: TableContent) -> dict[str, str]:
 
 
 def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin | None:
-    """Returns how rows of the same image would be joined; None if there is nothing to join.
+    """Plans how to join rows about the same image; None if there is nothing to join.
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty where the rows have to show it.
+        declarations: column -> declaration; empty if the rows determine the type.
     """
     options = content.options
     may_join = content.table_format.may_have_box_rows
@@ -97,7 +97,7 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
 
 
 def _plan_class_join(content: TableContent) -> ClassJoin | None:
-    """Returns how rows with a class each would be joined; None if images have a single class."""
+    """Plans how to join rows with one class each; None if each image has a single class."""
     options = content.options
     if not options.label_separator:
         return None
@@ -110,10 +110,10 @@ def _plan_class_join(content: TableContent) -> ClassJoin | None:
 
 
 def check_declarations(content: TableContent, declarations: Mapping[str, str]) -> None:
-    """Checks that the first table has the chosen columns, and not too many.
+    """Checks that the first table has the chosen columns, and that these are not too many.
 
     Raises:
-        UsageError: it does not, or options are about boxes, but there are none.
+        UsageError: columns are missing or too many, or options are about boxes, but there are none.
         DataError: the table cannot be read.
     """
     if find_boxes(parse_columns(declarations)) is None:
@@ -164,7 +164,7 @@ def _check_present(content: TableContent, columns: Sequence[str]) -> None:
 
 
 def _check_names(content: TableContent, names: Iterable[str]) -> None:
-    """Checks that no column has the name of a feature that records or readers have anyway.
+    """Checks that no column has the name of a feature that records or readers always have.
 
     Raises:
         UsageError: a column has such a name.
@@ -184,7 +184,7 @@ def _check_names(content: TableContent, names: Iterable[str]) -> None:
 
 
 def _reserved_names(options: ConvertOptions) -> set[str]:
-    """Returns names that columns must not have, since records or readers have such features."""
+    """Returns names that columns must not have because records or readers have such features."""
     features = FeaturesDict.from_options(
         {"encoding": options.encoding, "feature_columns": options.feature_columns}, labelled=True
     )
@@ -206,13 +206,13 @@ def open_columns(
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty where its cells have to show it.
+        declarations: column -> declaration; empty if the cells determine the type.
         sample: column -> its cells in the first rows.
         per_box: columns whose cells are lists, with a value for each box.
 
     Raises:
-        UsageError: no kind of feature fits the cells, no cell fits the declaration, or records
-            and readers have a feature with this name.
+        UsageError: no kind of feature can hold the cells, no cell matches its declaration, or
+            records or readers have a feature with the name of a column.
     """
     _check_names(content, declarations)
     return tuple(
@@ -234,12 +234,12 @@ def _open_column(
     Args:
         content: the findings about the tables.
         name: the name of the column.
-        declaration: the declaration of the column; empty if its cells have to show it.
+        declaration: the declaration of the column; empty if its cells determine the type.
         cells: the cells in the first rows.
         per_box: whether each cell is a list with a value for each box.
 
     Raises:
-        UsageError: no kind of feature fits the cells, or no cell fits the declaration.
+        UsageError: no kind of feature can hold the cells, or no cell matches the declaration.
     """
     feature = _parse_or_infer(content, name, declaration, cells, per_box=per_box)
     may_be_bad = feature.may_be_bad and content.options.box_policy.drop_bad
@@ -263,12 +263,12 @@ def _parse_or_infer(
     *,
     per_box: bool,
 ) -> ColumnKind:
-    """Returns the feature that a column is declared as, or that its cells show.
+    """Returns the feature for a column, from its declaration or else its cells.
 
-    For the arguments see `_open_column`.
+    For the arguments, see `_open_column`.
 
     Raises:
-        UsageError: no kind of feature fits the cells.
+        UsageError: no kind of feature can hold the cells.
     """
     path = content.files[0]
     try:
@@ -289,12 +289,12 @@ def _parse_or_infer(
 
 
 def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) -> str:
-    """Suggests what to do if no first cell of a column fits; empty if no type helps.
+    """Suggests what to do if none of the first cells match a feature; empty if no type would.
 
     Args:
         feature: the feature that the column was to become.
         cell: the first cell of the column.
-        problem: why that cell does not fit.
+        problem: why that cell does not match.
     """
     if "%" in str(problem):
         return (
@@ -310,7 +310,7 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
 
 
 def _suggest_images(content: TableContent) -> str:
-    """Says what to do if rows describe images and are not records by themselves; else empty."""
+    """Suggests options for rows that describe images; empty if an option already names the images."""
     if content.options.uri_column:
         return ""
     roles = suggest_roles(content) or "`uri_column=` with the name of the column of their paths"
@@ -324,7 +324,7 @@ def _is_bad(cell: Any) -> bool:
 
 
 def _find_problem(feature: ColumnKind, cell: Any) -> ValueError | None:
-    """Says why a cell does not fit a feature; None if it does."""
+    """Says why a cell does not match a feature; None if it does."""
     try:
         feature.parse(cell)
     except ValueError as error:

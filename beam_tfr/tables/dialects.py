@@ -1,8 +1,8 @@
-"""Finds out how a table of text is written: its delimiter, line ends, and lines above the header.
+"""Finds out how a text table is written: its delimiter, line ends, and lines above the header.
 
-The extension says which delimiter a table should have. Another delimiter is taken if the header
-does not have the expected one, and exactly one other divides the header and all of the first rows
-into the same number of parts.
+The file extension says which delimiter to expect. Another delimiter is used if it is the only one
+that divides the header and the first rows evenly, and the expected one does not, or divides them
+into fewer cells.
 """
 
 import codecs
@@ -35,17 +35,17 @@ _AUTOML = ("set", "path", "label", "xmin", "ymin", "", "", "xmax", "ymax", "", "
 
 
 class Dialect(NamedTuple):
-    """The way in which a table of text is written.
+    """The dialect of a text table.
 
     Attributes:
         delimiter: the delimiter between cells.
         skipped_lines: the number of lines before the header.
-        line_end: the end of each line.
-        has_spaces: whether spaces around cells are not part of them.
-        quote: the mark around cells that may hold delimiters.
-        decimal_commas: the numbers, from 0, of columns in which a comma is a decimal point.
+        line_end: the characters that end a line.
+        has_spaces: whether spaces around cells are not part of the cells.
+        quote: the quote character around cells that may hold delimiters.
+        decimal_commas: the numbers, from 0, of columns in which commas are decimal points.
         header: the names of the columns, if no line has them.
-        notes: what is unusual about the table, for people.
+        notes: notes for users about unusual features of the table.
     """
 
     delimiter: str
@@ -62,7 +62,7 @@ class _Start(NamedTuple):
     """The beginning of a table.
 
     Attributes:
-        line_end: the end of each line.
+        line_end: the characters that end a line.
         lines: the first lines, without their ends.
     """
 
@@ -75,10 +75,10 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
 
     Args:
         start: up to `PEEKED_BYTES`.
-        delimiter: the delimiter that the table's name promises.
+        delimiter: the delimiter that the table's name implies.
 
     Raises:
-        ValueError: the table has another delimiter, but it is unclear which; or it is no table.
+        ValueError: the table has another delimiter, but it is unclear which; or it is not a table.
     """
     _check_text(start)
     if b"\0" in start:
@@ -108,7 +108,7 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
 
 
 def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields what is unusual about the header and the cells of a table."""
+    """Yields notes about unusual headers and cells."""
     if dialect.quote == "'":
         yield "its cells are in single quotes"
     if dialect.has_spaces:
@@ -123,24 +123,26 @@ def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator
 
 
 def fits_header(cells: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a row has a cell for each column that the header names.
+    """Whether a row has a cell for each named column.
 
-    Cells beyond the header must be empty, and cells of columns without a name may be missing.
+    Cells beyond the header must be empty, and cells of unnamed columns may be missing.
     """
     return not any(cells[len(header) :]) and not any(header[len(cells) :])
 
 
 def read_decimal_comma(cell: str) -> str:
-    """Returns a cell; a number with a decimal comma gets a decimal point instead."""
+    """Returns a cell, with a decimal point in place of a decimal comma."""
     return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
 def _check_text(start: bytes) -> None:
     """Checks that a table is text.
 
+    NUL characters after the first line, and UTF-16 with a byte order mark, are left to the reader
+    of the table, which reports them.
+
     Raises:
-        ValueError: it is something else. NUL characters after the first line, and UTF-16 with a
-            byte order mark, are left to the reader of the table, which reports them.
+        ValueError: the file is not text.
     """
     if start.startswith(_ZIP):
         raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
@@ -166,9 +168,9 @@ def _split_lines(start: bytes) -> _Start:
 
 
 def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
-    """Returns how many lines precede the header, and the delimiter that one of them names.
+    """Returns how many lines precede the header, and the delimiter if one of these lines names it.
 
-    A line that begins with # is a comment if its number of cells differs from the line below.
+    A line that begins with # is a comment if it has a different number of cells than the next line.
     """
     skipped = 0
     while skipped < len(lines) and not lines[skipped].strip():
@@ -185,9 +187,10 @@ def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
 
 
 def _differ(line: str, below: str, delimiter: str) -> bool:
-    """Whether a line has another number of cells than the line below it.
+    """Whether a line has a different number of cells than the line below it.
 
-    The delimiter that divides the line below into the most cells counts, or else the given one.
+    Cells are divided by the delimiter that divides the line below into the most cells, and by the
+    specified one if no delimiter divides that line.
     """
     cells_below = {mark: _count_cells(below, mark) for mark in {delimiter, *DELIMITERS}}
     most = max(cells_below.values())
@@ -198,17 +201,17 @@ def _differ(line: str, below: str, delimiter: str) -> bool:
 
 
 def _count_cells(line: str, delimiter: str) -> int:
-    """Counts the cells of a line; quoted cells may hold the delimiter."""
+    """Counts the cells of a line; quoted cells may contain the delimiter."""
     return len(_parse_rows([line], delimiter)[0])
 
 
 class _Division(NamedTuple):
-    """The result of dividing a table by a delimiter.
+    """A delimiter, and how it divides the rows of a table.
 
     Attributes:
         delimiter: the delimiter.
         number: the number of cells in the header.
-        is_even: whether the first rows have that many cells, except for one in ten.
+        is_even: whether at least nine in ten of the first rows have that many cells.
     """
 
     delimiter: str
@@ -216,17 +219,17 @@ class _Division(NamedTuple):
     is_even: bool
 
     def is_better_than(self, other: Self) -> bool:
-        """Whether this delimiter divides rows evenly, and the other not, or into fewer cells."""
+        """Whether this delimiter divides rows evenly, and the other unevenly or into fewer cells."""
         if not self.is_even:
             return False
         return not other.is_even or self.number > other.number
 
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
-    """Returns the delimiter that a table has, given the one that it should have.
+    """Returns the delimiter that a table has, given the expected one.
 
-    Another delimiter is taken if it divides header and rows evenly, and the expected one does not,
-    or makes fewer cells.
+    Another delimiter is used if it divides the header and rows evenly, and the expected one does
+    not, or divides them into fewer cells.
 
     Raises:
         ValueError: the table has another delimiter, but it is unclear which.
@@ -253,7 +256,10 @@ def _divide(lines: Sequence[str], delimiter: str) -> _Division:
 
 
 def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[list[str]]:
-    """Parses the first rows that are not empty, up to one that cannot be parsed; at least one."""
+    """Parses the first non-empty rows, and stops at one that cannot be parsed.
+
+    Returns an empty row if there is none.
+    """
     rows = list[list[str]]()
     parsed: Iterator[list[str]] = csv.reader(
         [f"{line}\n" for line in lines], delimiter=delimiter, quotechar=quote, strict=True
@@ -265,9 +271,9 @@ def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[
 
 
 def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows have as many cells as the first, apart from empty cells at their ends.
+    """Whether rows have as many cells as the first, apart from extra empty cells at their ends.
 
-    Up to one row in ten may have another number, but not the second row.
+    Up to one row in ten may have another number of cells, but not the second row.
     """
     number = len(rows[0])
     are_equal = [len(row) >= number and not any(row[number:]) for row in rows]
@@ -275,7 +281,7 @@ def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether there are spaces around the names of columns, or before all cells but the first."""
+    """Whether spaces surround column names, or precede all cells but the first of each row."""
     header, *others = rows
     for name in header:
         if name.strip() and name != name.strip(" "):
@@ -285,7 +291,7 @@ def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
-    """Yields the indexes of columns of numbers in which some have a decimal comma."""
+    """Yields the indexes of number columns in which some numbers have a decimal comma."""
     header, *others = rows
     for number in range(len(header)):
         cells = {row[number].strip() for row in others if len(row) > number}
@@ -296,7 +302,7 @@ def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
 
 
 def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[str]:
-    """Describes what is unusual about line ends, and the lines that precede the header."""
+    """Returns notes about unusual line ends, and about lines before the header."""
     notes = []
     if begin.line_end == "\r":
         notes.append("its lines end in carriage returns")
@@ -309,7 +315,7 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
 
 
 def _is_of_automl(row: Sequence[str]) -> bool:
-    """Whether a row has a split, an image, a class, and the corners of a box or nothing."""
+    """Whether a row has a split, an image, a class, and the corners of a box or empty cells."""
     if len(row) not in range(9, len(_AUTOML) + 1):
         return False
     corners = [*row[3:5], *row[7:9]]
@@ -318,7 +324,7 @@ def _is_of_automl(row: Sequence[str]) -> bool:
 
 
 def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str]:
-    """Yields what may be wrong with a header that is used as it is."""
+    """Yields doubts about a header that is used as it is."""
     header = rows[0]
     joined = delimiter.join(header)
     if joined.startswith(f"{_COMMENT} "):

@@ -1,4 +1,4 @@
-"""Warns if the first rows of tables look like something other than what they are taken for."""
+"""Warns if the first rows of tables look like something other than how they are used."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ _MOST_FOLDERS = 20  # folders beside a table in which images are looked for
 def warn_of_numbers_as_classes(
     options: ConvertOptions, names: Iterable[Any], num_rows: int
 ) -> Iterator[str]:
-    """Yields a warning about classes that look like values to predict: a number for each row."""
+    """Yields a warning if classes look like values to predict: a different number in each row."""
     numbers = {name for name in names if NUMBER.fullmatch(str(name))}
     if num_rows >= LEAST_NUMBERS and len(numbers) == num_rows:
         column = options.label_column
@@ -54,11 +54,11 @@ def warn_of_numbers_as_classes(
 
 
 def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[str]:
-    """Yields a warning about images in several folders that their table does not mention otherwise.
+    """Yields a warning about images in several folders whose names no column or option uses.
 
     Args:
         content: the findings about the tables.
-        images: paths of the first images, below the folder of all images.
+        images: paths of the first images, relative to the folder of all images.
     """
     options = content.options
     suffix = table_suffix(content.files[0])
@@ -78,9 +78,9 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
 
 
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a warning if rows become the records although a column names images.
+    """Yields a warning if rows become records although a column names images.
 
-    There is no warning if options choose this: the encoding, the keys or the features.
+    There is no warning if options for the encoding, keys or features ask for such records.
     """
     if not content.options.may_become_images:
         return
@@ -108,10 +108,10 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 
 
 def _find_folder(names: Sequence[Any], folder: str) -> str:
-    """Returns the folder of images that all of some cells name; empty if they name none.
+    """Returns the folder of the images that all of some cells name; empty if they name none.
 
-    This is the folder of the table, or a folder in it if each name is different. If each image is
-    in one of several folders in the table's folder, the latter is returned.
+    This is the table's folder, or, if each cell is different, a folder in it. If the images are in
+    several of these inner folders, the table's folder is returned.
     """
     finder = ImageFinder()
     if _name_images(names, folder, finder):
@@ -157,11 +157,11 @@ def warn_of_texts(
     *,
     typed: bool,
 ) -> Iterator[str]:
-    """Yields warnings about columns of texts that are mostly numbers, or look like lists.
+    """Yields warnings about text columns that are mostly numbers, or look like lists.
 
     Args:
         features: the features that the columns become.
-        declarations: column -> declaration; empty where its cells show it.
+        declarations: column -> declaration; empty if the cells determine the type.
         sample: column -> its cells in the first rows.
         typed: whether the format has types for text and lists.
     """
@@ -184,7 +184,7 @@ def warn_of_texts(
 
 
 def _describe_numbers(column: str, texts: Set[str]) -> str:
-    """Says why texts that should be numbers are none, and what to do; empty for other texts."""
+    """Says why strings that look like numbers are not parsed, and how to fix them; else empty."""
     others = sorted(text for text in texts if not NUMBER.fullmatch(text))
     marked = sorted(filter(_MARKED.fullmatch, texts))
     if marked and {*others} <= {*marked}:
@@ -209,9 +209,10 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
 
 
 def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
-    """Yields a warning about features that are named like coordinates.
+    """Yields a warning about features whose names suggest coordinates.
 
-    Columns that are not declared as boxes or points do not follow the pixels.
+    Columns that are not declared as boxes or points keep their values when images are resized or
+    turned.
     """
     pixels_stay = options.resize == "none" and options.ignore_orientation
     if options.encoding not in IMAGE_ENCODINGS or pixels_stay:
@@ -229,7 +230,7 @@ def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind])
 def warn_of_ignored_orientation(
     options: ConvertOptions, features: Sequence[ColumnKind]
 ) -> Iterator[str]:
-    """Yields a warning about shapes in a table beside images that are stored unturned."""
+    """Yields a warning about shapes in tables whose images are not turned upright."""
     has_shapes = any(kind.follows_pixels and not kind.holds_files for kind in features)
     if options.ignore_orientation and has_shapes:
         yield (

@@ -1,4 +1,4 @@
-"""Finds tables, and the options that their content implies."""
+"""Finds tables, and derives options from their content."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from beam_tfr.tables.tfds import open_tfds
 
 
 def find_content(options: ConvertOptions) -> TableContent:
-    """Finds the tables, and the options that their content implies.
+    """Finds the tables, and derives options from their content.
 
     Raises:
         UsageError: there is no table, or a table cannot be used.
@@ -60,10 +60,10 @@ def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
 
 
 def _check_kinds(files: Sequence[str]) -> None:
-    """Checks that all tables are annotations of the same kind, or that none is.
+    """Checks that all tables are annotations of the same kind, or that none are annotations.
 
     Raises:
-        UsageError: some are, such as COCO's JSON, and others are XML, YOLO's or tables.
+        UsageError: kinds are mixed, such as COCO's JSON and XML, or annotations and other tables.
     """
     first = files[0]
     first_format = format_of(first)
@@ -83,7 +83,7 @@ def _refuse_shards(files: Sequence[str]) -> None:
     """Refuses tables if the first shard among them belongs to one of our datasets.
 
     Raises:
-        UsageError: it does; says how to read the dataset.
+        UsageError: a shard belongs to a dataset; the message says how to read that dataset.
     """
     for path in files:
         folder, _, name = path.rpartition("/")
@@ -100,8 +100,8 @@ class FoundTables(NamedTuple):
     """The tables that match patterns.
 
     Attributes:
-        files: the paths of the tables, sorted, each once.
-        warnings: lines about folders that also match.
+        files: the paths of the tables, sorted, without repeats.
+        warnings: lines about other files and folders that match.
     """
 
     files: tuple[str, ...]
@@ -112,8 +112,8 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     """Lists the tables that match the patterns.
 
     Raises:
-        UsageError: a pattern matches no file, or a file that cannot be a table, or all files
-            are empty.
+        UsageError: a pattern matches no file, or a file that cannot be a table, or all matching
+            files are empty.
     """
     patterns = [*map(escape_if_file, patterns)]
     wild = [*filter(is_wild, patterns)]
@@ -134,11 +134,11 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
 
 
 class _Matched(NamedTuple):
-    """The files and folders that patterns with wildcards match.
+    """The files and folders that match patterns with wildcards.
 
     Attributes:
         tables: files that may be tables.
-        markers: files that systems make beside tables.
+        markers: files that other systems add to folders of tables.
         empty: tables of 0 bytes.
         folders: folders that match too.
     """
@@ -150,7 +150,7 @@ class _Matched(NamedTuple):
 
 
 def _match_wild(patterns: Iterable[str]) -> _Matched:
-    """Lists what patterns with wildcards match; raises the same errors as `match_files`."""
+    """Lists the matches of patterns with wildcards; raises the same errors as `match_files`."""
     matched = _Matched(set(), set(), set(), FoundFolders())
     for pattern in patterns:
         for entry in match_files([(pattern, ())], option="table", skipped=matched.folders):
@@ -164,7 +164,7 @@ def _match_wild(patterns: Iterable[str]) -> _Matched:
 
 
 def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]:
-    """Yields warnings about what patterns match besides the tables that are read."""
+    """Yields warnings about matches other than the tables that are read."""
     yield from _warn_of_folders(matched.folders.folders)
     yield from filter(None, [matched.folders.repeats.describe()])
     if matched.markers:
@@ -176,17 +176,17 @@ def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]
 
 
 def _is_empty_part(entry: storage.Entry) -> bool:
-    """Whether a file is a CSV without even a header, as Spark writes for parts without rows."""
+    """Whether a file is a CSV without even a header, which Spark writes for parts without rows."""
     if entry.size_bytes or not has_table_name(entry.path):
         return False
     return isinstance(format_of(entry.path), Delimited)
 
 
 def _is_marker(path: str, pattern: str) -> bool:
-    """Whether a file that matches a pattern is one that systems make beside tables.
+    """Whether a matching file is one that other systems add to folders of tables.
 
-    Examples are `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which says that a job
-    ended.
+    Examples are `._train.parquet`, `.part-0.parquet.crc` and `_SUCCESS`, which marks a finished
+    job.
     """
     below = path[len(literal_start(pattern).rpartition("/")[0]) :]
     name = path.rpartition("/")[2]
@@ -194,7 +194,7 @@ def _is_marker(path: str, pattern: str) -> bool:
 
 
 def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
-    """Yields a warning about folders that are named like tables."""
+    """Yields a warning about folders whose names look like those of tables."""
     named_so = [folder for folder in sorted(folders) if has_table_name(folder)]
     if named_so:
         yield f"folders are no tables, and are skipped: {join_texts(named_so)}"

@@ -1,4 +1,4 @@
-"""Surveys the first paths of images in tables: whether files exist, and whether case matters."""
+"""Surveys the first image paths in tables: whether files exist, and whether case matters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class WrittenPath(NamedTuple):
     """A path in a table.
 
     Attributes:
-        text: the path, or name of an image, as written.
-        base: the folder that the path starts from, with a trailing slash.
+        text: the path or image name, as written in the table.
+        base: the folder that the path is relative to, with a trailing slash.
     """
 
     text: str
@@ -28,10 +28,10 @@ class PathSurvey(NamedTuple):
     """The findings about the first paths.
 
     Attributes:
-        ignores_case: whether some paths name a file that differs in case only.
-        example: the message about one of these.
-        missing: the message about paths if none of them has a file; mostly empty.
-        strays: the paths without a file on a disk, if others have one.
+        ignores_case: whether some paths differ from the names of their files only in case.
+        example: a message with one of these paths; empty if there are none.
+        missing: the message for paths none of which has a file; else empty.
+        strays: the paths without a file on disk, if other paths have one.
     """
 
     ignores_case: bool = False
@@ -41,7 +41,7 @@ class PathSurvey(NamedTuple):
 
 
 def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
-    """Looks for the files of some paths."""
+    """Checks which paths have files."""
     if any(storage.is_remote(path.base) for path in paths):
         return _survey_remote(paths[:_MOST_REMOTE])
     finder = ImageFinder()
@@ -62,14 +62,14 @@ def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
 
 
 def _survey_remote(paths: Sequence[WrittenPath]) -> PathSurvey:
-    """Looks for the files of some paths on gs://, until one is found."""
+    """Checks whether any of some paths on gs:// has a file."""
     finder = ImageFinder()
     has_files = any(_is_there(path, finder) for path in paths)
     return PathSurvey(missing="" if has_files else _describe_missing(paths))
 
 
 def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
-    """Whether a path has a file; true if that cannot be found out."""
+    """Whether a path has a file; true if this cannot be determined."""
     try:
         return storage.find(finder.find(path.text, path.base)) is not None
     except UsageError:
@@ -81,7 +81,7 @@ def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
 
 
 def _describe_missing(paths: Sequence[WrittenPath]) -> str:
-    """Returns the message about paths without any file; empty if there are no paths."""
+    """Returns the message for paths none of which has a file; empty if there are no paths."""
     if not paths:
         return ""
     text, base = paths[0]

@@ -46,12 +46,12 @@ MOST_NOTES = 5  # of a kind
 
 
 def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> RowReader:
-    """Returns the function that yields the rows of a table with some columns.
+    """Returns the function that yields the rows of a table, with some of its columns.
 
     Args:
         content: the findings about the tables.
         images: the columns of images.
-        others: more arguments of `read_rows`.
+        others: more arguments for `read_rows`.
     """
     options = content.options
     read = content.read_rows or functools.partial(
@@ -70,8 +70,8 @@ class Sample:
 
     Attributes:
         first: the rows as they are.
-        joined: the rows of images, if rows with a box each are joined.
-        notes: how tables were read where they leave that open.
+        joined: the rows joined per image; None if each row stands for itself.
+        notes: how ambiguous tables were read.
         unused_na_values: values of `na_values` that no cell has.
     """
 
@@ -87,11 +87,11 @@ class Sample:
 
     @property
     def per_box(self) -> Collection[str]:
-        """The columns whose cells are lists, with a value for each box."""
+        """The columns whose cells are lists with a value for each box."""
         return self.joined.join.per_box if self.joined else ()
 
     def reader(self, read_rows: RowReader) -> RowReader:
-        """Returns the function that yields rows of this kind, given the one for rows of tables."""
+        """Returns the function that yields joined rows if this sample is joined; else `read_rows`."""
         if self.joined:
             return functools.partial(self.joined.join.read, read_rows=read_rows)
         return read_rows
@@ -105,7 +105,7 @@ class Sample:
             yield describe_unused(self.unused_na_values, len(self.first.rows))
 
     def find_classes(self) -> list[FileClasses]:
-        """Returns the classes of the files of annotations that were read."""
+        """Returns the classes of the annotation files that were read."""
         return [note for note in self.notes if isinstance(note, FileClasses)]
 
 
@@ -122,18 +122,18 @@ def take_sample(
     images: Sequence[str],
     split_column: str = "",
 ) -> Sample:
-    """Reads up to `SAMPLE_ROWS` rows, or `SAMPLE_FILES` if each is in a file.
+    """Reads up to `SAMPLE_ROWS` rows, or up to `SAMPLE_FILES` if each row is in its own file.
 
     Args:
         content: the findings about the tables.
-        declarations: column that becomes a feature -> declaration; empty where the rows have to
-            show it.
+        declarations: column that becomes a feature -> declaration; empty if the rows determine the
+            type.
         images: the columns of images.
-        split_column: the column that may say the splits; empty for none.
+        split_column: the column that may name the splits; empty for none.
 
     Raises:
         UsageError: there are no rows.
-        DataError: a table is damaged, and tables have more than one row each.
+        DataError: a table is damaged, unless every table has a single row and others can be read.
     """
     notes = list[Note]()
     read = row_reader(content, images, say=notes.append)
@@ -156,11 +156,11 @@ def take_sample(
 
 
 class _FirstRowsReader:
-    """A reader of the first rows of tables, one table after another.
+    """A reader of the first rows of tables, which reads one table after another.
 
     Attributes:
         rows: the rows that were read, each with the number of its table.
-        one_row_each: whether there are several tables, none of which had more than one row.
+        one_row_each: whether there are several tables, with at most one row each so far.
         damage: the error of the first damaged table.
     """
 
@@ -181,7 +181,7 @@ class _FirstRowsReader:
         return len(self.rows) >= self._most_rows or self._room <= 0
 
     def read_table(self, number: int, path: str) -> None:
-        """Reads a table until it ends, or until no more rows are needed."""
+        """Reads a table to its end, or until no more rows are needed."""
         num_rows = 0
         try:
             for row in self._read(path, self._columns, UNCOUNTED):
@@ -200,14 +200,14 @@ class _FirstRowsReader:
 
 
 def _measure_cell(cell: Any) -> int:
-    """Estimates the bytes of memory that a cell takes, with its place in a row."""
+    """Estimates how many bytes of memory a cell takes, including its slot in a row."""
     if type(cell) is str:  # Python keeps texts of one letter only once
         return _PLACE_BYTES + (sys.getsizeof(cell) if len(cell) > 1 else 0)
     return _PLACE_BYTES + measure_value(cell)
 
 
 def measure_value(value: Any) -> int:
-    """Estimates the bytes of memory that a value takes, with its members."""
+    """Estimates how many bytes of memory a value takes, including its members."""
     num_bytes = 0
     waiting = [value]
     while waiting:
@@ -245,7 +245,7 @@ class StandIn(NamedTuple):
     Attributes:
         name: the column that is replaced.
         column: the column that replaces it.
-        notice: the message about it, with the reason.
+        notice: the message about the replacement, with the reason.
     """
 
     name: str
@@ -256,7 +256,7 @@ class StandIn(NamedTuple):
 def find_stand_ins(
     options: ConvertOptions, names: Iterable[str], sample: Mapping[str, Sequence[Any]]
 ) -> Iterator[StandIn]:
-    """Yields the columns that replace others, as cells in the first rows say."""
+    """Yields the columns that replace others, according to cells in the first rows."""
     for name in names:
         for number, cell in enumerate(sample[name]):
             if isinstance(cell, OtherColumn):
@@ -268,7 +268,7 @@ def find_stand_ins(
 def replace_columns(
     declarations: Mapping[str, str], stand_ins: Iterable[StandIn]
 ) -> dict[str, str]:
-    """Returns the declarations with stand-ins in place of the columns that they replace."""
+    """Returns the declarations, with stand-ins in place of the columns that they replace."""
     replaced = {stand_in.name: stand_in.column for stand_in in stand_ins}
     return {replaced.get(name, name): text for name, text in declarations.items()}
 
@@ -279,7 +279,7 @@ def check_images(
     images: Sequence[str],
     declarations: Mapping[str, str],
 ) -> None:
-    """Checks that the column of images holds images, and that columns of other kinds hold none.
+    """Checks that the image column holds images, and that columns of other kinds hold none.
 
     Args:
         content: the findings about the tables.
@@ -288,7 +288,7 @@ def check_images(
         declarations: column that becomes a feature -> its declaration, which may be empty.
 
     Raises:
-        UsageError: the column of images holds none, or another column holds some.
+        UsageError: the image column holds no image, or another column holds some.
     """
     path = content.files[0]
     uri_column = content.options.uri_column
@@ -317,10 +317,10 @@ def check_images(
 
 
 def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> None:
-    """Checks that paths, classes and splits are not in single quotes, which mean nothing in CSV.
+    """Checks that paths, classes and splits are not in single quotes, which have no meaning in CSV.
 
     Raises:
-        UsageError: one of the first rows has such quotes.
+        UsageError: a value in the first rows is in single quotes.
     """
     for name in content.options.roles:
         for cell in sample[name]:
@@ -334,6 +334,6 @@ def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> 
 
 
 def _holds(kind: type, cell: Any) -> bool:
-    """Whether a cell is of a type, or has a member of it."""
+    """Whether a cell, or one of its members, has a type."""
     parts = members_of(cell)
     return any(isinstance(part, kind) for part in parts)

@@ -1,7 +1,7 @@
-r"""Maps paths of another machine, such as `/home/bob/img/1.jpg` or `s3://b/img/1.jpg`, to files.
+r"""Maps paths from another machine, such as `/home/bob/img/1.jpg` or `s3://b/img/1.jpg`, to files.
 
-If no file is where the first paths say, but all are found once the same folders at the beginning
-are left out, all paths are read that way. Addresses of the web are handled too.
+If no file is at any of the first paths, but files are found once the leading folders that all paths
+share are removed, all paths are read without these folders. This also covers web addresses.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _MOST_FOLDERS = 32  # folders at the beginning of paths that may be left out
 
 
 class ForeignPaths(NamedTuple):
-    """The way in which paths of another machine are read.
+    """A rule for reading paths from another machine.
 
     Attributes:
-        prefix: the beginning that is left out, with a trailing slash.
-        root: the folder that the rest starts from, with a trailing slash.
-        problem: why it is unknown whether files are where the paths say; empty if it is known.
+        prefix: the prefix to remove, with a trailing slash.
+        root: the folder that the rest is relative to, with a trailing slash.
+        problem: why it is unknown whether files exist at the paths as written; else empty.
     """
 
     prefix: str
@@ -38,15 +38,15 @@ class ForeignPaths(NamedTuple):
 
 
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
-    """Finds what to leave out of the paths of another machine.
+    """Finds the prefix to remove from paths of another machine.
 
-    None if a file is where its path says, if not most files are found here, or if they are found in
-    several ways.
+    Returns None if a file is at its path as written, if most files are not found here, or if there
+    are several ways to find them.
 
     Args:
-        uris: the first cells with paths of images.
+        uris: the first cells with image paths.
         base: the folder that relative paths start from, with a trailing slash.
-        roots: folders that the rest may start from, with a trailing slash each, the best first.
+        roots: folders that the rest of a path may start from, best first, with trailing slashes.
     """
     texts = [*_select_paths(uris)]
     if not texts:
@@ -73,7 +73,7 @@ def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> 
 
 
 def describe_foreign_paths(foreign: ForeignPaths) -> str:
-    """Returns the message about paths of another machine."""
+    """Returns the message about paths from another machine."""
     if foreign.problem:
         return (
             "whether images are where the paths of the first rows say is unknown "
@@ -87,7 +87,7 @@ def describe_foreign_paths(foreign: ForeignPaths) -> str:
 
 
 def drop_shared_folders(paths: Sequence[str]) -> list[str]:
-    """Drops the folders that all absolute paths begin with; returns none if some are relative."""
+    """Removes the leading folders that all absolute paths share; empty if a path is relative."""
     texts = [*map(change_slashes, _select_paths(paths))]
     if len(texts) < len(paths) or not all(map(_WHOLE.match, texts)):
         return []
@@ -99,13 +99,13 @@ def drop_shared_folders(paths: Sequence[str]) -> list[str]:
 
 
 def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
-    """Returns some members of a list, evenly spread over it."""
+    """Returns some members of a list, evenly spaced."""
     step = -(-len(members) // most) or 1
     return members[::step]
 
 
 def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
-    """Yields the texts that are paths on a disk, or addresses of buckets and the web."""
+    """Yields the strings that are paths on disk, or addresses of buckets and the web."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
         if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _OWN_ADDRESS.match(uri):
@@ -113,7 +113,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
 
 
 def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
-    """Yields beginnings of all paths with trailing slashes, those with the fewest folders first."""
+    """Yields the prefixes that all paths share, with trailing slashes, shortest first."""
     folders = [path.split("/")[:-1] for path in paths]
     shared = common_start(folders)
     for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):
@@ -121,7 +121,7 @@ def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _find_files(texts: Iterable[str], reading: ForeignPaths) -> Iterator[str]:
-    """Yields the files that are found for some paths."""
+    """Yields the files that some paths lead to, if read by this rule."""
     for text in texts:
         rest = drop_prefix(text, reading.prefix)
         with contextlib.suppress(OSError):
@@ -133,7 +133,7 @@ def _has_file(text: str, base: str) -> bool:
     """Whether there is a file at a path.
 
     Raises:
-        OSError: that cannot be found out.
+        OSError: this cannot be determined.
     """
     try:
         path = resolve_path(text, base)

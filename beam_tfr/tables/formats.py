@@ -1,10 +1,10 @@
 """Reads the rows of tables in any format.
 
-The formats are CSV, TSV, JSON Lines (also gzipped), Parquet, annotations of objects, and tables
-that hold their images.
+The formats are CSV, TSV, JSON Lines (also gzipped), Parquet, object annotations, and tables that
+hold their images.
 
-Memory is bounded by the longest row, or by a batch of rows for Parquet, regardless of the size of
-the file.
+Memory use is bounded by the longest row, or for Parquet by a batch of rows, regardless of the size
+of the file.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ _ADVICE = {
 
 
 class Unnamed(TfRecord):
-    """Tables whose names do not say what they are: TFRecords, if their content shows it."""
+    """Tables whose names do not show their format: TFRecords, if their content proves it."""
 
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
@@ -109,7 +109,7 @@ _UNNAMED = Unnamed()
 def split_suffix(path: str) -> tuple[str, TableFormat]:
     """Splits "photos/labels.csv.gz" into "photos/labels" and its format.
 
-    A name that does not show the format stays whole.
+    A name that does not show the format is returned whole.
 
     Raises:
         UsageError: the file is compressed, but its format does not allow that.
@@ -133,7 +133,7 @@ def _compressed_error(path: str) -> UsageError:
 
 
 def _name_error(path: str, begin: bytes) -> UsageError:
-    """Returns the error for a file that is no table, by its name and its first bytes."""
+    """Returns the error for a file that is not a table, judging by its name and first bytes."""
     advice = next(filter(None, _list_advice(path, begin)))
     names = ", ".join(FORMATS)
     return table_error(
@@ -142,7 +142,7 @@ def _name_error(path: str, begin: bytes) -> UsageError:
 
 
 def _list_advice(path: str, begin: bytes) -> Iterator[str]:
-    """Yields what to do about a file that is no table, the best advice first; some may be empty."""
+    """Yields advice for a file that is not a table, the best first; some may be empty."""
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])
@@ -161,7 +161,7 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
 
 
 def _suggest_setup(path: str, begin: bytes) -> str:
-    """Says what to do with files around a `data.yaml` of YOLO; empty for others."""
+    """Suggests what to do with files that belong to a `data.yaml` of YOLO; empty for others."""
     names = describe_names(path)
     advice = names and f"it {names}"
     if not advice and path.endswith(".data"):
@@ -193,7 +193,7 @@ def _suggest_name(begin: bytes) -> str:
 
 
 def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
-    """Suggests a name for a table with a header and cells; empty if it does not look like one."""
+    """Suggests a name for a table with a header and cells; empty if the bytes look different."""
     if has_image_name(first_line.decode(errors="replace")):
         return ""
     for separator, name in ((b"\t", ".tsv"), (b",", ".csv"), (b";", ".csv")):
@@ -206,14 +206,14 @@ def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
 
 
 def has_table_name(path: str) -> bool:
-    """Whether a name ends like the name of a table."""
+    """Whether a file name ends like that of a table."""
     with contextlib.suppress(UsageError):
         return split_suffix(path)[1] is not _UNNAMED
     return False
 
 
 def format_of(path: str) -> TableFormat:
-    """Returns the format of a table, by its name; raises the same errors as `split_suffix`."""
+    """Returns the format of a table, from its name; raises the same errors as `split_suffix`."""
     return split_suffix(path)[1]
 
 
@@ -234,7 +234,7 @@ def read_rows(
 
     Raises:
         UsageError: the file cannot be opened, or lacks a column.
-        DataError: the table is damaged; names the row.
+        DataError: the table is damaged; the message names the row.
     """
     selection = ColumnSelection(columns, known_columns, images, label, say, skipped, most_bytes)
     with _naming_errors(path):
@@ -242,7 +242,7 @@ def read_rows(
 
 
 def read_first_rows(path: str, columns: Sequence[str], most_rows: int) -> Iterator[Row]:
-    """Yields the first rows of one table that can be read; fewer if they are long.
+    """Yields the first readable rows of one table; fewer if they are long.
 
     Raises the same errors as `read_rows`.
     """
@@ -251,9 +251,9 @@ def read_first_rows(path: str, columns: Sequence[str], most_rows: int) -> Iterat
 
 
 def read_columns(path: str, rows: int) -> list[str]:
-    """Returns the names of the columns of one table.
+    """Returns the column names of one table.
 
-    Where only rows have them, these are the names in its first `rows` rows.
+    If only rows name columns, these are the names in the first `rows` rows.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -263,7 +263,7 @@ def read_columns(path: str, rows: int) -> list[str]:
 
 
 def list_fields(path: str, rows: int) -> list[str]:
-    """Lists the fields of columns with objects; see `TableFormat.list_fields` and `read_columns`.
+    """Lists the fields of objects in columns; see `TableFormat.list_fields` and `read_columns`.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -275,8 +275,8 @@ def list_fields(path: str, rows: int) -> list[str]:
 def read_class_names(path: str, column: str) -> list[str]:
     """Returns the classes that the numbers in a column of a table stand for.
 
-    Empty unless the table is Parquet with Hugging Face metadata that names them, or a data.yaml of
-    YOLO.
+    Empty unless the table is Parquet with Hugging Face metadata that names the classes, or a
+    data.yaml of YOLO.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -290,7 +290,7 @@ def read_class_names(path: str, column: str) -> list[str]:
 
 
 def describe_columns(path: str) -> str:
-    """Says why no column of a table has a known name; may be empty.
+    """Explains why no column of a table has a known name; may be empty.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -301,7 +301,7 @@ def describe_columns(path: str) -> str:
 
 @contextlib.contextmanager
 def _naming_errors(path: str) -> Iterator[None]:
-    """Turns an error of reading in the block into one of ours that names the table."""
+    """Turns read errors in the block into our own, which name the table."""
     try:
         yield
     except BeamTfrError:

@@ -1,4 +1,4 @@
-"""Warns if rows seem to be in groups, such as patients, that random splits may separate."""
+"""Warns if rows seem to form groups, such as patients, that random splits may separate."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from beam_tfr.tables.unused.suggestions import read_first_cells
 
 
 def warn_of_groups(content: TableContent, images: Sequence[str]) -> Iterator[str]:
-    """Yields a warning about groups in columns or names of images, if splits are random.
+    """Yields a warning about groups in columns or image names, if splits are random.
 
     Args:
         content: the findings about the tables.

@@ -1,4 +1,4 @@
-"""Tells headers of tables from rows, and names the columns of tables that have no header."""
+"""Distinguishes table headers from rows, and names the columns of tables without a header."""
 
 import itertools
 import re
@@ -16,11 +16,11 @@ _MANY_NUMBERS = 10  # in decreasing order, these may be names
 
 
 def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Says what is missing if the first line of a table is a row, not names of columns.
+    """Says how to fix a table whose first line is a row instead of column names.
 
-    That is so if the first two lines have the name of an image in the same place, if the first
-    line has one next to a number, if it consists of numbers, or if several of its cells look like
-    those below them. Empty if nothing is wrong.
+    The first line is a row if it and the second line have an image name in the same place, if it
+    has an image name and a number, if it consists of numbers, or if several of its cells look like
+    those below. Empty if the line is a header.
 
     Args:
         header: the cells of the first line.
@@ -49,8 +49,8 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def find_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Finds cells of a header that look like the cells below them.
 
-    These are numbers above numbers, unless their order is that of names, and texts that are also
-    cells of their column, are paths above paths, or differ only by digits from the cell below.
+    These are numbers above numbers, unless in an order that names would have; and strings that also
+    occur below, that are paths above paths, or that differ only in digits from the next cell.
 
     Args:
         header: the names of the columns.
@@ -74,25 +74,25 @@ def find_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[st
 
 
 def _is_like_values(name: str, values: Sequence[str]) -> bool:
-    """Whether the name of a column looks like one of its values, which are texts."""
+    """Whether the name of a column looks like one of its values, which are strings."""
     if name in values or _are_alike(name, values[0]):
         return True
     return all(map(_SLASH.search, [name, *values]))
 
 
 def _are_alike(text: str, other: str) -> bool:
-    """Whether two texts have digits, and differ only in them."""
+    """Whether two strings have digits, and differ only in them."""
     return _DIGITS.search(text) is not None and _DIGITS.sub("0", text) == _DIGITS.sub("0", other)
 
 
 def _is_row_of_numbers(cells: Sequence[str]) -> bool:
-    """Whether all cells but at most one are numbers, in an order that names would not have."""
+    """Whether all cells, or all but one, are numbers in an order that names would not have."""
     numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
     return len(numbers) >= max(2, len(cells) - 1) and not _are_in_order(numbers)
 
 
 def _are_in_order(numbers: Sequence[str]) -> bool:
-    """Whether numbers increase, like 0, 1, 2 of pandas and wavelengths, or many decrease."""
+    """Whether numbers increase, like pandas's 0, 1, 2 and wavelengths, or many numbers decrease."""
     pairs = [*itertools.pairwise(map(float, numbers))]
     if all(number < following for number, following in pairs):
         return True
@@ -100,7 +100,7 @@ def _are_in_order(numbers: Sequence[str]) -> bool:
 
 
 def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> list[str]:
-    """Returns names of columns for the cells of a row.
+    """Suggests column names for the cells of a row.
 
     Args:
         cells: the cells.
@@ -114,7 +114,7 @@ def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> lis
 
 
 def _name_two(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns names for a class, which other rows may have, and what it is the class of."""
+    """Returns names for two cells: a class, which other rows may have too, and what it labels."""
     first, _ = cells
     if any(first in row[:1] for row in rows):
         return ["class", "name"]
@@ -122,9 +122,9 @@ def _name_two(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _name_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields names for the cells of a row without the name of an image.
+    """Yields column names for a row without the name of an image.
 
-    A text among them may be a class, unless it is a path, or numbered like the text below.
+    A string may be a class, unless it is a path, or differs only in digits from the cell below.
     """
     below = rows[0] if rows else []
     classes = iter(("class",))
@@ -144,7 +144,7 @@ def _name_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterato
 
 
 def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
-    """Yields names of columns for the cells of a row with the name of an image."""
+    """Yields column names for a row with the name of an image."""
     names = iter(_name_numbers(row))
     others = iter(("class",))
     paths = iter(("path",))
@@ -163,7 +163,7 @@ def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
 
 
 def _name_numbers(row: Sequence[str]) -> Sequence[str]:
-    """Returns names for the numbers in a row: the fifth is a class, if no text may be one."""
+    """Returns names for the numbers in a row: the fifth is a class if no string may be one."""
     numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
     texts = [cell for cell in row if cell and cell not in numbers and not IMAGE.fullmatch(cell)]
     classes = [text for text in texts if text.lower() not in SPLIT_WORDS]
