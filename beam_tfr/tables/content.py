@@ -162,7 +162,7 @@ def _imply_images(
 
 
 def _find_class_names(path: str, column: str) -> list[str]:
-    """Returns the classes that a table, or the dataset it was exported from, declares, by their ids."""
+    """Returns the classes, by their ids, that a table or its exported dataset declares."""
     declared = read_class_names(path, column)
     if declared or column != _CLASS:
         return declared

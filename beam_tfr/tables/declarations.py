@@ -310,7 +310,7 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
 
 
 def _suggest_images(content: TableContent) -> str:
-    """Suggests options for rows that describe images; empty if an option already names the images."""
+    """Suggests options for rows that describe images; empty if images are already named."""
     if content.options.uri_column:
         return ""
     roles = suggest_roles(content) or "`uri_column=` with the name of the column of their paths"

@@ -219,7 +219,7 @@ class _Division(NamedTuple):
     is_even: bool
 
     def is_better_than(self, other: Self) -> bool:
-        """Whether this delimiter divides rows evenly, and the other unevenly or into fewer cells."""
+        """Whether this delimiter divides rows evenly, and the other does not, or into fewer."""
         if not self.is_even:
             return False
         return not other.is_even or self.number > other.number

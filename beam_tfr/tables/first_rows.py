@@ -91,7 +91,7 @@ class Sample:
         return self.joined.join.per_box if self.joined else ()
 
     def reader(self, read_rows: RowReader) -> RowReader:
-        """Returns the function that yields joined rows if this sample is joined; else `read_rows`."""
+        """Returns the function that yields joined rows, or `read_rows` if rows are not joined."""
         if self.joined:
             return functools.partial(self.joined.join.read, read_rows=read_rows)
         return read_rows

@@ -1,10 +1,10 @@
-"""Finds the images of tables that are not where their paths say.
+"""Finds the images of tables that are not at the paths in the tables.
 
-Images may be in folders that are named like their tables, as in COCO: paths in
-`annotations/instances_train2017.json` start from `train2017`, not from the folder around it. Or
-they are beside the folder of the tables, as in Pascal VOC: `Annotations`, `JPEGImages`; if tables
-are in several folders, beside each of these. Or they are in folders that mirror those of the
-tables, as in ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
+Images may be in folders with the names of their tables, as in COCO: paths in
+`annotations/instances_train2017.json` start from `train2017`, not from its parent folder. They may
+be next to the folder of the tables, as in Pascal VOC: `Annotations`, `JPEGImages`; if several
+folders hold tables, next to each of these. Or they are in folders that mirror those of the tables,
+as in ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
 """
 
 import collections
@@ -30,14 +30,14 @@ _IN_CAPITALS = "Images/"  # the same folder as images/ on a disk that ignores ca
 
 
 class ImageFolder(NamedTuple):
-    """A folder with the images of some tables, which is named like them or beside theirs.
+    """A folder with the images of some tables, which has their name or is next to theirs.
 
-    Both attributes have a trailing slash. If `base` is the folder of all tables, the images are in
-    folders that mirror those of the tables.
+    Both attributes have a trailing slash. For images in folders that mirror those of the tables,
+    `base` is the folder of all tables, and `path` is the root of the mirrored folders.
 
     Attributes:
-        base: the folder that paths of the tables would start from.
-        path: the folder.
+        base: the folder that paths in the tables would otherwise start from.
+        path: the folder with the images.
     """
 
     base: str
@@ -51,13 +51,13 @@ def find_image_folders(
     base: str,
     read_uris: Callable[[str], Iterator[Any]],
 ) -> frozenset[ImageFolder]:
-    """Finds folders that hold the files of tables, if the folders around them do not.
+    """Finds folders that hold the files of tables, if the folders that paths start from do not.
 
     Args:
         tables: all tables.
         folder: the folder of all tables, with a trailing slash.
         base: the folder that their paths start from; empty for the folder of each table.
-        read_uris: yields the cells of a table with the paths of images.
+        read_uris: yields the cells of a table with image paths.
     """
     image_folders = set[ImageFolder]()
     first_tables = _find_first_tables(tables, folder=folder, base=base)
@@ -75,9 +75,9 @@ def find_image_folders(
 def _find_first_tables(
     tables: Sequence[str], *, folder: str, base: str
 ) -> dict[ImageFolder, list[str]]:
-    """Returns the folders that are named like tables, each with the first of these tables.
+    """Returns the folders with names of tables, each with the first of these tables.
 
-    For the arguments see `find_image_folders`.
+    For the arguments, see `find_image_folders`.
     """
     first_tables = collections.defaultdict[ImageFolder, list[str]](list)
     for table in tables:
@@ -91,10 +91,10 @@ def _find_first_tables(
 def describe_second_files(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> str:
-    """Returns the message about files that are both where their paths say and in a usual folder.
+    """Returns the message about files that are both at their paths and in a common image folder.
 
-    An example is `0.jpg` and also `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if there
-    are no such files; for the arguments see `find_image_folders`.
+    An example is `0.jpg` that is also `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if
+    there are no such files; for the arguments, see `find_image_folders`.
     """
     first_tables = _find_first_tables(tables, folder=folder, base=base)
     start = base or folder_of(tables[0])
@@ -120,7 +120,7 @@ def _is_mirrored(
 ) -> bool:
     """Whether the files of tables are in folders below the base that mirror the tables' folders.
 
-    For the arguments see `find_image_folders`.
+    For the arguments, see `find_image_folders`.
     """
     for table in tables[:_FIRST_ROWS]:
         mirror = _mirror_folder(table, folder=folder, base=base)
@@ -137,10 +137,10 @@ def _mirror_folder(table: str, *, folder: str, base: str) -> str:
 def _find_siblings(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> Iterator[ImageFolder]:
-    """Yields the folders with the images of tables in several folders, each beside one of these.
+    """Yields the image folders next to those of tables, if several folders hold tables.
 
-    Nothing is yielded for a folder of tables with several candidates beside it. For the arguments
-    see `find_image_folders`.
+    Skips a folder of tables that has several candidates next to it. For the arguments, see
+    `find_image_folders`.
     """
     first_tables = collections.defaultdict[str, list[str]](list)
     for table in tables:
@@ -164,14 +164,14 @@ def guess_image_root(
     first_uris: Sequence[Any],
     read_uris: Callable[[str], Iterator[Any]],
 ) -> str:
-    """Guesses the folder, in or beside that of all tables, that holds their first files.
+    """Guesses the folder, in or next to that of all tables, that holds their first files.
 
-    Empty if there is no such folder, if there are several, if a file is where its path says, or if
-    the tables are in several folders.
+    Empty if there is no such folder, if there are several, if a file is at its path, or if several
+    folders hold tables.
 
     Args:
         tables, folder, read_uris: see `find_image_folders`.
-        first_uris: cells of the first table with the paths of images.
+        first_uris: cells of the first table with image paths.
     """
     uris = [uri for uri in first_uris[:_FIRST_ROWS] if isinstance(uri, str)]
     if not uris or not _are_elsewhere(uris, folder, tables):
@@ -186,12 +186,12 @@ def guess_image_root(
 def _list_likely_roots(
     folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
 ) -> list[str]:
-    """Lists the folders in and around that of tables that have all of some files, or else half.
+    """Lists the folders in and around that of the tables that have all of some files, or else half.
 
     Args:
         folder: the folder of the tables.
         uris: relative paths of the files.
-        has_folders: folder -> whether folders in it, by the places of tables, have all files.
+        has_folders: folder -> whether folders in it, chosen by table, have all files.
     """
     roots = [root for root in list_roots(folder) if root != folder and _has_files(root)]
     complete = [root for root in roots if _holds_all(root, uris) or has_folders(root)]
@@ -211,19 +211,19 @@ def _holds_all(root: str, uris: Iterable[str]) -> bool:
 
 
 def _holds_half(root: str, uris: Sequence[str]) -> bool:
-    """Whether a folder has at least half of some files; the others may be gone."""
+    """Whether a folder has at least half of some files; the others may be missing."""
     number = sum(_is_file(uri, root) for uri in uris)
     return 2 * number >= len(uris)
 
 
 def list_roots(folder: str) -> list[str]:
-    """Lists the folders in and around that of tables that may hold their images."""
+    """Lists the folders in and around that of the tables that may hold their images."""
     inner = [f"{folder}{name}" for name in _list_names(folder)]
     return [*inner, *_list_around(folder)]
 
 
 def _list_names(folder: str) -> tuple[str, ...]:
-    """Lists the usual names of folders of images in a folder; the first is empty.
+    """Lists the common names of image folders in a folder; the first is empty.
 
     Args:
         folder: the folder, with a trailing slash.
@@ -235,7 +235,7 @@ def _list_names(folder: str) -> tuple[str, ...]:
 
 
 def _list_around(folder: str) -> list[str]:
-    """Lists the folders around and beside that of tables that may hold their images."""
+    """Lists the folders around and next to that of the tables that may hold their images."""
     outer = folder_around(folder)
     if not _is_folder_of_data(outer):
         return []
@@ -275,7 +275,7 @@ def choose_base(
 
 
 def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """Lists the folders that are named like a table, and may hold its files."""
+    """Lists the folders with the name of a table that may hold its files."""
     start = base or folder_of(table)
     names = image_folder_names(table[len(folder) :])
     paths = [f"{start}{name}/" for name in names]
@@ -285,9 +285,9 @@ def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder
 
 
 def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """Lists the folders in and beside that of a table that may hold its files.
+    """Lists the folders in and next to that of a table that may hold its files.
 
-    None if the table is in the folder of all tables, since keys would not start there.
+    Empty if the table is in the folder of all tables, since keys would not start there.
     """
     table_folder = folder_of(table)
     outer = folder_around(table_folder)
@@ -299,7 +299,7 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
 
 
 def describe_image_root(image_root: str, folder: str) -> str:
-    """Returns the message about a guessed folder of images; empty without one."""
+    """Returns the message about a guessed image folder; empty if there is none."""
     if not image_root:
         return ""
     return (
@@ -309,7 +309,7 @@ def describe_image_root(image_root: str, folder: str) -> str:
 
 
 def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
-    """Returns the message about folders with the files of tables; empty without any."""
+    """Returns the message about folders with the files of tables; empty if there are none."""
     paths = sorted(image_folder.path for image_folder in image_folders)
     if not paths:
         return ""
@@ -321,7 +321,7 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
 
 
 def clear_caches() -> None:
-    """Forgets which folders have files, since that may change until this process runs again."""
+    """Clears cached facts about folders, which may change before the next run in this process."""
     _has_files.cache_clear()
 
 
@@ -334,7 +334,7 @@ def _has_files(folder: str) -> bool:
 
 
 def _holds_images(image_folder: ImageFolder, uris: Iterator[Any]) -> bool:
-    """Whether the folder holds one of the first files, and the folder around it holds none."""
+    """Whether a folder, but not the one that paths start from, holds one of the first files."""
     first_uris = [*itertools.islice(uris, _FIRST_ROWS)]
     if any(_is_file(uri, image_folder.base) for uri in first_uris):
         return False
@@ -353,7 +353,7 @@ def _is_file(uri: Any, base: str) -> bool:
 
 
 def _is_stem(path: str) -> bool:
-    """Whether a path would be that of an image on a disk, if it had an extension."""
+    """Whether a path lacks only its extension to be that of an image on disk."""
     if "." in path.rpartition("/")[2] or storage.is_remote(path):
         return False
     return any(storage.find(f"{path}{extension}") for extension in _EXTENSIONS)

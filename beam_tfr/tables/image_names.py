@@ -1,8 +1,8 @@
 """Finds files whose paths in tables differ slightly from their real ones.
 
-Backslashes, percent escapes and blanks may have another meaning. In annotations, programs write
-names without an extension or with that of another format, in other case, with a folder before them,
-or with their whole path on another machine.
+Backslashes, percent escapes and spaces may be read in several ways. In annotations, programs write
+names without an extension or with that of another format, in a different case, with a folder in
+front, or as full paths on another machine.
 """
 
 import contextlib
@@ -30,16 +30,16 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 class ImageName(str):
-    """The name of an image in a cell, whose file may have a slightly different one.
+    """The name of an image in a cell; the image file may have a slightly different name.
 
     Attributes:
-        folder: a folder that the image may be in, as the table says; empty for none.
-        own: the stem of the file with this name, if that file describes one image. The image with
-            this stem is meant if no image has the written name, or if that image is another
-            file's.
-        is_of_another: whether another file has the image's stem and also names the image. If so,
-            files were renamed or copied together with their images, and this file kept the old
-            name.
+        folder: a folder that the image may be in, according to the table; empty for none.
+        own: the stem of the annotation file, if it describes one image. The image with this stem is
+            used if no image has the written name, or if the image with that name belongs to
+            another annotation file.
+        is_of_another: whether another annotation file has the image's stem and also names the
+            image. If so, annotation files were renamed or copied along with their images, and this
+            one kept the old name.
     """
 
     folder: str
@@ -57,7 +57,7 @@ class ImageName(str):
 
 
 def drop_prefix(cell: Any, prefix: str) -> Any:
-    """Returns a cell with a path, without the folders of another machine at its beginning.
+    """Returns a cell with a path, without its leading folders from another machine.
 
     Args:
         cell: the cell.
@@ -70,15 +70,16 @@ def drop_prefix(cell: Any, prefix: str) -> Any:
 
 
 class ImageFinder:
-    """A finder of the files of image names; lists a folder once, or again after many others.
+    """A finder of the files that image names refer to.
 
-    On a disk, no folder is listed as long as files have the names that are written.
+    Lists each folder once, or again after many others. On disk, no folder is listed as long as
+    files have the names as written.
 
     Args:
-        prefix: the beginning of paths that is left out; see `foreign_paths`.
-        ignores_case: whether a path on a disk may mean a file whose name differs in case only;
-            then each path is looked up.
-        parts: folders in which names are looked for.
+        prefix: the prefix to remove from paths; see `foreign_paths`.
+        ignores_case: whether a path on disk may mean a file whose name differs only in case; if so,
+            each path is looked up.
+        parts: folders in which names are looked up; None for no such folders.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class ImageFinder:
         return make, ()
 
     def find(self, cell: Any, base: str, table: str = "") -> str:
-        """Returns the path of the file that a cell means, or the written path if there is none.
+        """Returns the path of the file that a cell means, or the path as written if there is none.
 
         Args:
             cell: a path, or the name of an image in annotations.
@@ -111,7 +112,7 @@ class ImageFinder:
             table: the table; a path with .. may start from its folder.
 
         Raises:
-            ValueError: the cell is no path, or several images could be meant.
+            ValueError: the cell is not a path, or may mean several images.
             UsageError: a folder cannot be listed.
         """
         if self._prefix:
@@ -133,7 +134,7 @@ class ImageFinder:
         return self._complete(path)
 
     def _find_part(self, parts: PartFolders, name: str) -> str:
-        """Returns the path of a name in one of several folders; empty if none has it.
+        """Returns the path of a name in one of several folders; empty if none has that name.
 
         Raises:
             ValueError: several folders have the name.
@@ -145,10 +146,10 @@ class ImageFinder:
             raise UsageError(f"{error.filename} cannot be listed: {error.strerror}") from error
 
     def _complete(self, path: str) -> str:
-        """Returns a path, or the path that it means with another case or a missing extension.
+        """Returns a path, corrected if only its case is wrong or its extension is missing.
 
         Raises:
-            ValueError: there are several.
+            ValueError: several files match.
         """
         path = self._add_extension(path)
         if not self._ignores_case or storage.is_remote(path) or self._exists(path):
@@ -156,10 +157,10 @@ class ImageFinder:
         return self._ignore_case(path)
 
     def _ignore_case(self, path: str) -> str:
-        """Returns the path on a disk that differs in case only; or the path itself.
+        """Returns the path on disk that differs only in case, or else the path itself.
 
         Raises:
-            ValueError: there are several.
+            ValueError: several files match.
         """
         folder = path
         missing = list[str]()
@@ -176,7 +177,7 @@ class ImageFinder:
         return folder
 
     def _list_names(self, folder: str) -> Mapping[str, list[str]]:
-        """Returns the files and folders in a folder on a disk, by their names without case."""
+        """Returns the files and folders in a folder on disk, by their names without case."""
         if folder not in self._names:
             by_name = defaultdict[str, list[str]](list)
             with contextlib.suppress(OSError):
@@ -188,13 +189,13 @@ class ImageFinder:
         return self._names[folder]
 
     def _add_extension(self, path: str) -> str:
-        """Returns a path, with an extension if only that is missing to name a single image.
+        """Returns a path, with an extension added if it then names a single image.
 
-        Only on a disk: names of objects often have no extension, and it would take long to list
-        them.
+        Only for paths on disk: names of objects in buckets often have no extension, and listing
+        them would take long.
 
         Raises:
-            ValueError: there are several such images.
+            ValueError: several images match.
         """
         folder, _, name = path.rpartition("/")
         if "." in name or storage.is_remote(path) or self._exists(path):
@@ -205,10 +206,10 @@ class ImageFinder:
         return path
 
     def _find_similar(self, path: str, shown: str) -> str:
-        """Returns the name in a path's folder that is similar to its own; empty without one.
+        """Returns the name in a path's folder that is similar to its own; empty if there is none.
 
         Raises:
-            ValueError: there are several.
+            ValueError: several names are similar.
             UsageError: the folder cannot be listed.
         """
         folder, _, file_name = path.rpartition("/")
@@ -218,14 +219,14 @@ class ImageFinder:
         return "".join(similar)
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
-        """Returns the path of the image that a name means; the written path if there is none."""
+        """Returns the path of the image that a name means; the path as written if there is none."""
         found = self._find_written(name, base, written)
         if name.is_of_another or not self._exists(found):
             return self._find_own(found, name.own) or found
         return found
 
     def _find_own(self, path: str, own: str) -> str:
-        """Returns the path of another image with the stem of the file that names this one.
+        """Returns the path of another image, which has the stem of the annotation file.
 
         Empty if there is no other image, or several, or if the folder cannot be listed.
         """
@@ -239,7 +240,7 @@ class ImageFinder:
         return ""
 
     def _find_written(self, name: ImageName, base: str, written: str) -> str:
-        """Returns the path of the image with a name or a similar one, or else the written path."""
+        """Returns the path of an image by its name or a similar one, or the path as written."""
         places = [written, *list_other_paths(name, base), *_list_places(name, base)]
         for path in places:
             if self._exists(path):
@@ -251,7 +252,7 @@ class ImageFinder:
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:
-        """Returns the first path with a file; without any, or if a folder is closed, the first."""
+        """Returns the first path that has a file; if none has, or a listing fails, the first."""
         with contextlib.suppress(UsageError):
             return next(filter(self._exists, paths), paths[0])
         return paths[0]
@@ -280,7 +281,7 @@ class ImageFinder:
 
 
 def _list_places(name: ImageName, base: str) -> Iterator[str]:
-    """Yields where an image may be below a folder, other than where its name says."""
+    """Yields paths below a folder where an image may be, other than the written one."""
     parts = [part for part in re.split(r"[/\\]", name) if part not in _NO_FOLDERS]
     if parts and _DRIVE.fullmatch(parts[0]):
         del parts[0]
@@ -302,7 +303,7 @@ class _Folder:
         return name in self._by_stem.get(stem_of_image(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
-        """Lists the names that differ from this one in case only; or else images with its stem."""
+        """Lists the names that differ from a name only in case, or else images with its stem."""
         folded = fold_name(name)
         stem = stem_of_image(folded)
         relatives = self._by_stem.get(stem, [])

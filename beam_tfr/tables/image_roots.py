@@ -1,4 +1,4 @@
-"""Finds the folders from which the paths of images in tables start."""
+"""Finds the folders that image paths in tables start from."""
 
 import contextlib
 import functools
@@ -46,20 +46,20 @@ from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
 
 class ImageRoots(NamedTuple):
-    """The folders from which the paths of images start.
+    """The folders that image paths start from.
+
+    All folders have a trailing slash.
 
     Attributes:
         folder: the folder of all tables.
         base: the folder that relative paths start from; empty for the folder of their table.
         root: the folder that keys start from.
-        image_folders: folders that are named like their tables, from which paths in these start.
-        prefix: the beginning of paths that is left out, if they are paths of another machine.
+        image_folders: folders that paths in certain tables start from, found by these tables.
+        prefix: the prefix to remove, if paths are from another machine.
         ignores_case: whether paths may mean files whose names differ in case.
-        parts: folders in which names are looked for; None if each image has a path.
+        parts: folders in which names are looked up; None if each image has a path.
         missing: the message about the first images if none exists; else empty.
-        warnings: lines about what no option says.
-
-    All folders have a trailing slash.
+        warnings: lines about assumptions that no option makes.
     """
 
     folder: str
@@ -76,16 +76,16 @@ class ImageRoots(NamedTuple):
 def find_image_roots(
     content: TableContent, numbered_uris: Sequence[NumberedUri], read: RowReader
 ) -> ImageRoots:
-    """Finds the folders from which paths start.
+    """Finds the folders that image paths start from.
 
     Args:
         content: the findings about the tables.
-        numbered_uris: the first cells with images, each with the number of its table; none if rows
-            become the records.
+        numbered_uris: the first cells with images, each with the number of its table; empty if rows
+            become records.
         read: yields the rows of a table.
 
     Raises:
-        UsageError: tables, or images on absolute paths, have no folder in common.
+        UsageError: tables, or images with absolute paths, have no folder in common.
     """
     read = _reuse_first_rows(content, numbered_uris, read)
     folder = _common_folder(content.files, "tables")
@@ -130,7 +130,7 @@ def find_image_roots(
 
 
 def _check_image_root(image_root: str, missing: str) -> None:
-    """Checks that the folder of images exists, if none of the first images does.
+    """Checks that the image folder exists, if none of the first images does.
 
     Args:
         image_root: the option; may be empty.
@@ -150,7 +150,7 @@ def _check_image_root(image_root: str, missing: str) -> None:
 
 
 def _holds_anything(folder: str) -> bool:
-    """Whether a folder exists, and, on gs://, has files; true if it cannot be listed."""
+    """Whether a folder exists and, on gs://, has files; true if it cannot be listed."""
     if not storage.is_gcs(folder):
         return storage.is_folder(folder)
     with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ def _holds_anything(folder: str) -> bool:
 
 
 def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
-    """Returns the function that gives the folder that the paths of a table start from."""
+    """Returns a function from a table to the folder that its paths start from."""
     return functools.partial(
         choose_base, folder=folder, base=places.base, image_folders=places.image_folders
     )
@@ -168,7 +168,7 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """Returns the places of images, together with folders that hold a part of them, if any.
+    """Returns the places of images, including any folders that each hold a part of them.
 
     Args:
         places: the places, which have none of the first images.
@@ -194,7 +194,7 @@ def _add_parts(
 
 
 class _Places(NamedTuple):
-    """The places of images; see `ImageRoots`, which has these attributes too."""
+    """The places of images; the attributes are described in `ImageRoots`."""
 
     base: str
     image_folders: frozenset[ImageFolder]
@@ -208,7 +208,7 @@ def _find_places(
 ) -> _Places:
     """Finds where images are, given the folder of the tables and the first cells with images.
 
-    Places beside or around the tables come before mapped paths of another machine.
+    Places next to or around the tables are tried before paths from another machine are mapped.
     """
     clear_caches()
     clear_files()
@@ -233,16 +233,16 @@ def _find_places(
 
 
 def _is_whole_path(uri: Any) -> bool:
-    """Whether a cell is a path that does not start from a folder of its table."""
+    """Whether a cell is an absolute path."""
     return isinstance(uri, str) and is_absolute(uri)
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
-    """Returns the paths of images below the folder of all of them; others are left out.
+    """Returns the paths of images relative to the folder of all images; leaves out others.
 
     Args:
         uris: cells with images.
-        roots: the folders from which paths start.
+        roots: the folders that paths start from.
     """
     paths = []
     base = roots.base or roots.folder
@@ -263,7 +263,7 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
 def _guess_image_root(
     content: TableContent, folder: str, uris: Sequence[Any], read: RowReader
 ) -> str:
-    """Guesses the folder of images beside that of the tables; see `guess_image_root`."""
+    """Guesses the image folder near that of the tables; see `guess_image_root`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return ""
@@ -278,7 +278,7 @@ def _guess_image_root(
 def _find_image_folders(
     content: TableContent, folder: str, base: str, read: RowReader
 ) -> frozenset[ImageFolder]:
-    """Finds the folders of images that are named like their tables; see `find_image_folders`."""
+    """Finds the image folders of tables; see `image_folders.find_image_folders`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return frozenset()
@@ -300,7 +300,7 @@ def _reuse_first_rows(
 ) -> RowReader:
     """Returns a function that yields the paths in tables, without reading known ones again.
 
-    Known are the paths of tables with one row; for the arguments see `find_image_roots`.
+    The paths of tables with a single row are known. For the arguments, see `find_image_roots`.
     """
     if not content.table_format.of_one_image:
         return read
@@ -318,7 +318,7 @@ def _reuse_first_rows(
 
 
 def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[Any]]:
-    """Returns the function that yields the paths of images in a table."""
+    """Returns the function that yields the image paths in a table."""
 
     def read_uris(path: str) -> Iterator[Any]:
         with contextlib.suppress(DamagedTableError):  # reading the rows raises the same error
@@ -329,12 +329,12 @@ def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[An
 
 
 def _common_root(folder: str, uris: Sequence[Any]) -> str:
-    """Returns the folder that the paths of the first rows share.
+    """Returns the folder that the paths in the first rows have in common.
 
     If a path is relative, this is the folder of the tables.
 
-    A later row outside this folder is a reject, so the number of rows that are read here never
-    changes the keys.
+    A later row outside this folder becomes a reject, so the number of rows read here never changes
+    the keys.
     """
     paths = []
     for uri in uris:
@@ -361,7 +361,7 @@ def _common_folder(paths: Sequence[str], noun: str) -> str:
 
 
 class _FoundImage(NamedTuple):
-    """The file of an image whose path may mean several.
+    """The file of an image whose path is ambiguous.
 
     Attributes:
         cell: the path, or name of an image.
@@ -373,7 +373,7 @@ class _FoundImage(NamedTuple):
 
 
 def _find_images(cells: Iterable[Any], base: str) -> Iterator[_FoundImage]:
-    """Yields the files of images whose paths may mean several."""
+    """Yields the files of images whose paths are ambiguous."""
     finder = ImageFinder()
     for cell in cells:
         if isinstance(cell, str) and not _is_certain(cell):
@@ -382,7 +382,7 @@ def _find_images(cells: Iterable[Any], base: str) -> Iterator[_FoundImage]:
 
 
 def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
-    """Yields a line about paths and names of images that are not those of their files."""
+    """Yields a line about paths and names of images that differ from those of the files."""
     for cell, path in images:
         if path != resolve_path(cell, base):
             yield (
@@ -394,7 +394,7 @@ def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
 
 
 def _is_certain(cell: str) -> bool:
-    """Whether a path can only mean the file that is written."""
+    """Whether a path can only mean the file as written."""
     has_extension = "." in cell.rpartition("/")[2]
     return has_extension and is_plain(cell) and not isinstance(cell, ImageName)
 
@@ -402,7 +402,7 @@ def _is_certain(cell: str) -> bool:
 def _warn_of_left_out(
     content: TableContent, read: RowReader, choose: Callable[[str], str], finder: ImageFinder
 ) -> Iterator[str]:
-    """Warns of images that files of Pascal VOC, COCO or Create ML do not describe."""
+    """Yields a warning about images that files of Pascal VOC, COCO or Create ML do not describe."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return

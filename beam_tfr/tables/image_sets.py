@@ -1,10 +1,10 @@
 """Reads the splits of Pascal VOC: lists of images, such as `ImageSets/Main/train.txt`.
 
-The lists are beside the folder of the XML files (`Annotations`). See section 3 of the devkit's
+The lists are next to the folder of the XML files (`Annotations`). See section 3 of the devkit's
 documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Other data
-sets have them in the folder around that of the XML files, or with these: PaddleDetection's
-`train.txt` has an image and its XML file in each line, and the Oxford pets have numbers of classes
-after the names.
+sets keep them in the parent folder of the XML files, or together with these: PaddleDetection's
+`train.txt` has an image and its XML file on each line, and the Oxford pets have class numbers after
+the names.
 """
 
 import contextlib
@@ -41,13 +41,13 @@ _NUMBERS = re.compile(r"(?:[0-9]++-?+\s++)++")
 
 
 class ImageSets(NamedTuple):
-    """The lists of images beside a folder of annotations.
+    """The image lists of a folder of annotations.
 
     Attributes:
         lists: the paths of the lists that were read.
         splits: name of an image, without its extension -> its split.
-        rest: the split of the images of `trainval.txt` that the list of train, or of val, does not
-            name; empty if both lists are there, or neither.
+        rest: the split of images in `trainval.txt` that the train list, or the val list, does not
+            name; empty if both lists exist, or neither.
         problems: name of an image that two lists name -> what is wrong with it.
         notes: lines about lists that share images.
     """
@@ -70,7 +70,7 @@ def name_of_image(annotation: str) -> str:
 
 @functools.lru_cache(maxsize=16)
 def read_image_sets(annotations: str) -> ImageSets:
-    """Reads the lists of images beside a folder of annotations.
+    """Reads the image lists of a folder of annotations.
 
     Args:
         annotations: the folder, with a trailing slash.
@@ -101,7 +101,7 @@ def read_image_sets(annotations: str) -> ImageSets:
 
 
 def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
-    """Returns split -> its list, given the split of each path; lists of one split are joined."""
+    """Returns split -> list, given the split of each path; joins the lists of a split."""
     lists = dict[str, SplitList]()
     for path, split in split_of_list.items():
         earlier = lists.get(split, SplitList(path, {}))
@@ -111,7 +111,7 @@ def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
 
 
 def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
-    """Separates lists so that each image is in one list only.
+    """Separates lists so that each image is in only one list.
 
     Raises:
         UsageError: all images of a list are in another, longer one.
@@ -124,16 +124,16 @@ def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
 
 
 def clear_caches() -> None:
-    """Forgets all lists, since they may change until the next run of this process."""
+    """Clears all cached lists, since these may change before the next run in this process."""
     read_image_sets.cache_clear()
     _list_texts.cache_clear()
 
 
 def _find_lists(annotations: str) -> dict[str, str]:
-    """Finds the lists of a folder of annotations that are named like splits: path -> split.
+    """Returns path -> split for the lists of a folder of annotations that have names of splits.
 
-    If there are no others, the lists of classes, such as `cat_train.txt`, are joined. The first
-    folder with any list is taken.
+    If there are none, lists of classes, such as `cat_train.txt`, are joined. Only the first folder
+    with any list is used.
     """
     export_splits = read_export_splits(annotations)
     if export_splits:
@@ -150,9 +150,9 @@ def _find_lists(annotations: str) -> dict[str, str]:
 
 
 def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
-    """Yields how lists are chosen in a folder, and its text files, the likeliest folder first.
+    """Yields a method to choose lists in a folder, and its text files, the likeliest folder first.
 
-    Text files are given as path -> name without its extension.
+    Text files are listed as path -> name without its extension.
     """
     for names in _list_image_sets(annotations, _FOLDERS):
         yield _choose_lists, names
@@ -167,7 +167,7 @@ def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, s
 
 
 def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in folders beside the annotations, and beside the folder around."""
+    """Yields the text files in folders next to the annotations, then next to their parent."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     outer = beside.rpartition("/")[0]
     for folder in folders:
@@ -178,7 +178,7 @@ def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mappi
 
 
 def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in the folder around that of annotations, then lists among these."""
+    """Yields the text files in the parent folder of annotations, then lists among annotations."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     with contextlib.suppress(PermissionError):  # the folder need not be listed otherwise
         yield _list_texts(beside)
@@ -193,7 +193,7 @@ def _list_texts(folder: str) -> Mapping[str, str]:
 
 
 def _find_among(annotations: str) -> dict[str, str]:
-    """Finds the lists in a folder of annotations without listing it, as it may be large."""
+    """Finds the lists in a folder of annotations without listing it, since it may be large."""
     names = dict[str, str]()
     for name in (_FIRST_LIST, *_OTHER_LISTS):
         path = storage.join(annotations, f"{name}.txt")
@@ -205,7 +205,7 @@ def _find_among(annotations: str) -> dict[str, str]:
 
 
 def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Returns the lists with a split as one word of their names, like `cat_train.txt`, by path."""
+    """Returns path -> split for lists with one split in their names, such as `cat_train.txt`."""
     lists = dict[str, str]()
     for path, name in names.items():
         splits = splits_of_file(name)
@@ -215,10 +215,10 @@ def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
-    """Returns the lists whose names are words for splits: path -> split.
+    """Returns path -> split for lists whose names are words for splits.
 
-    The list of train and val together counts as one split if neither has a list; if one has, the
-    rest of the common list is the other split. It comes last.
+    The list of train and val together comes last. It counts as one split if neither has a list; if
+    one has, the other split is the rest of this list.
     """
     lower_names = {path: name.lower() for path, name in names.items()}
     lists = {path: name for path, name in lower_names.items() if is_split_word(name)}
@@ -229,9 +229,9 @@ def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _split_of_both(splits: Collection[str]) -> str:
-    """Returns the split of the list of train and val together, given those of other lists.
+    """Returns the split for the list of train and val together, given the other lists' splits.
 
-    Empty if the other lists have both.
+    Empty if both train and val have lists.
     """
     has_train = any(split.startswith("train") for split in splits)
     has_val = any(split.startswith(("val", "dev")) for split in splits)
@@ -245,7 +245,7 @@ def _split_of_both(splits: Collection[str]) -> str:
 
 
 def _is_of_both(path: str) -> bool:
-    """Whether a list is that of train and val together, by its name."""
+    """Whether a list is for train and val together, by its name."""
     return _stem_of(path).lower() == _BOTH
 
 
@@ -272,16 +272,16 @@ def _read_names(path: str) -> Iterator[str]:
 
 
 def _drop_second(line: str) -> str:
-    """Returns the path of an image in a line, without what follows it, such as its XML file."""
+    """Returns the path of an image in a line, without what follows, such as its XML file."""
     match = _FILE.fullmatch(line)
     return match[1] if match else line
 
 
 def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
-    """Drops the numbers after the names in the lines of a list, if all lines have some.
+    """Removes the numbers after the names in the lines of a list, if all lines have some.
 
-    An example is the flag of a class: "2008_000002 -1". Numbers stay if they tell images apart:
-    "photo 1".
+    An example is a class flag: "2008_000002 -1". Numbers stay if they distinguish images: "photo
+    1".
     """
     names = [*map(_without_numbers, lines)]
     all_have_some = all(name and name != line for name, line in zip(names, lines, strict=True))
@@ -296,7 +296,7 @@ def _stem_of(path: str) -> str:
 
 
 def _name_of(line: str) -> str:
-    """Returns the name of the image in a line of a list, without folder and extensions."""
+    """Returns the name of the image in a line of a list, without folders and extensions."""
     name = line.strip().replace("\\", "/").rpartition("/")[2]
     if name.lower().endswith(".xml"):
         name = name[: -len(".xml")]

@@ -1,7 +1,7 @@
-"""Joins the rows of a table that hold a box or a class each, so that each image has one row.
+"""Joins table rows that each hold one box or class, so that each image has one row.
 
-The rows of an image may be anywhere in its table. They are sorted on disk, so memory does not grow
-with the table.
+The rows about an image may be anywhere in its table. They are sorted on disk, so memory use does
+not grow with the table.
 """
 
 import abc
@@ -35,12 +35,12 @@ _MOST_JOINED_BYTES = 16 << 20  # 16 MiB for the rows of an image
 
 
 class NumberedRow(NamedTuple):
-    """A row of a table.
+    """A row of a table, or one object in it.
 
     Attributes:
         number: the number of the row, from 1.
         cells: column -> cell.
-        object_number: the number, from 1, of the object in the row that this is; 0 for a whole row.
+        object_number: the number of the object, from 1; 0 for the whole row.
         num_objects: the number of objects in the row.
     """
 
@@ -50,7 +50,7 @@ class NumberedRow(NamedTuple):
     num_objects: int = 0
 
     def value_of(self, name: str) -> Any:
-        """Returns the cell of a column; for an object, its member of the list in the cell."""
+        """Returns the cell of a column or, for an object, its member of the list in the cell."""
         cell = self.cells[name]
         if not self.object_number or not isinstance(cell, list):
             return cell
@@ -61,12 +61,12 @@ class NumberedRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contradiction(BadCell):
-    """Different values, in rows of one image, of a column with one value for each image."""
+    """A cell whose image needs a single value, but whose rows have different ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowJoin(abc.ABC):
-    """A way to make one row from the rows of an image.
+    """A method to make one row from the rows about an image.
 
     Attributes:
         key: the column that names the image.
@@ -78,13 +78,13 @@ class RowJoin(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, columns: Sequence[str]) -> list[str]:
-        """Returns the columns of the table that some columns of joined rows need."""
+        """Returns the columns of the table that are needed for some columns of joined rows."""
 
     @abc.abstractmethod
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
-        """Returns the cells of some columns, given the rows of an image.
+        """Returns the cells of some columns, given the rows about an image.
 
-        A column that needs one value, but has different ones, becomes a `Contradiction`.
+        A column that needs a single value, but has different ones, becomes a `Contradiction`.
         """
 
     @abc.abstractmethod
@@ -93,24 +93,24 @@ class RowJoin(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, first: "FirstRows") -> Iterator[str]:
-        """Yields what is noteworthy about joining these rows."""
+        """Yields notes on how these rows are joined."""
 
     def take_lists(self, columns: Collection[str]) -> Self:
-        """Returns the join with columns that become lists if their values contradict each other."""
+        """Returns the join with lists in more columns, whose values contradict each other."""
         return self
 
     def read(
         self, path: str, columns: Sequence[str], skipped: SkippedFiles, *, read_rows: RowReader
     ) -> Iterator[Row]:
-        """Yields the joined rows of a table; each has the number of its first row.
+        """Yields the joined rows of a table, each with the number of its first row.
 
         Args:
             path, columns, skipped: see `RowReader`.
             read_rows: yields the rows of the table.
 
         Raises:
-            UsageError: there is no room to sort the rows; also the errors of `read_rows`.
-            DataError: a row cannot be read, so that its image would be incomplete.
+            UsageError: there is no disk space to sort the rows; also the errors of `read_rows`.
+            DataError: a row cannot be read, so its image would be incomplete.
         """
         names = self.read_columns(columns)
         rows = _refuse_bad_rows(path, read_rows(path, names, skipped))
@@ -125,14 +125,14 @@ class RowJoin(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxJoin(RowJoin):
-    """A join of rows with a box each to a row for each image; rows without a box add none.
+    """A join of rows with one box each into a row per image; rows without a box add none.
 
     Attributes:
         box: the column of boxes in joined rows.
         sides: the columns with the sides of a box, from which `box` is made; empty if `box` is a
             column of the table.
         label: the column with classes, one for each box; empty if there is none.
-        sources: columns of joined rows that have another name in the table -> this name.
+        sources: column of joined rows -> its different name in the table.
     """
 
     box: str
@@ -171,7 +171,7 @@ class BoxJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """Whether rows are joined: always with four sides, else if images have several rows.
+        """Whether rows are joined: always with four sides, otherwise if images have several rows.
 
         Without four sides, each row must also have at most one box.
         """
@@ -203,7 +203,7 @@ class BoxJoin(RowJoin):
         return dataclasses.replace(self, per_box=self.per_box.union(columns))
 
     def _divide_rows(self, rows: Iterable[NumberedRow]) -> Iterator[NumberedRow]:
-        """Yields rows with a box each: a row for each object, where the sides are lists."""
+        """Yields rows with one box each: one row per object if the sides are lists."""
         for row in rows:
             lists = [row.cells[side] for side in self.sides if isinstance(row.cells[side], list)]
             if not lists:
@@ -222,7 +222,8 @@ class BoxJoin(RowJoin):
     def _require_value(self, row: NumberedRow, name: str) -> Any:
         """Returns the cell of a row; if it is empty, a `BadCell` that names the row.
 
-        If the row's box seems to be missing, the `BadCell` says how to leave it out.
+        If the sides of its box look like missing values, the `BadCell` says how to treat them as
+        empty.
         """
         cell = row.value_of(name)
         if not _is_empty(cell):
@@ -246,13 +247,13 @@ class BoxJoin(RowJoin):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassJoin(RowJoin):
-    """A join of rows with a class each to a row for each image, with all of its classes.
+    """A join of rows with one class each into a row per image, with all of its classes.
 
     Attributes:
         label: the column with the classes.
         separator: the separator of classes in a cell.
-        presence: a column with 0 where an image does not have the class, such as `Confidence` of
-            Open Images; empty if there is none.
+        presence: a column with 0 if an image does not have the class, such as `Confidence` of Open
+            Images; empty if there is none.
     """
 
     label: str
@@ -284,7 +285,7 @@ class ClassJoin(RowJoin):
         yield f"rows of one image are joined: each has a class, of column {self.label!r}{condition}"
 
     def _join_classes(self, rows: Sequence[NumberedRow]) -> list[Any]:
-        """Returns the classes of an image, each once."""
+        """Returns the classes of an image, without repeats."""
         classes = dict[Any, None]()
         for row in rows:
             if not self.presence or not is_zero(row.cells[self.presence]):
@@ -309,7 +310,7 @@ class FirstRows(NamedTuple):
     Attributes:
         columns: the columns of the rows.
         rows: the rows, each with the number of its table.
-        one_row_each: whether there are several tables, and none that was read has more than one
+        one_row_each: whether there are several tables, and none of those read has more than one
             row.
     """
 
@@ -334,7 +335,7 @@ class FirstRows(NamedTuple):
             yield NumberedRow(number, dict(zip(self.columns, cells, strict=True)))
 
     def group(self, key: str) -> list[list[NumberedRow]]:
-        """Returns the rows of each image, given the column that names it."""
+        """Returns the rows about each image, given the column that names the image."""
         position = self.columns.index(key)
         groups = dict[tuple[int, str], list[NumberedRow]]()
         for table, row in self.rows:
@@ -362,10 +363,11 @@ def join_first_rows(
     """Joins the first rows of tables.
 
     Args:
-        join: the join, without columns whose type is not declared.
+        join: the join, with no lists yet in undeclared columns.
         first: the rows.
         columns: the columns of joined rows.
-        undeclared: columns that get a value for each box if they differ in rows of an image.
+        undeclared: columns without a declared type, which get a value for each box if their values
+            differ within an image.
     """
     groups = first.group(join.key)
     joined = [join.join_cells(group, columns) for group in groups]
@@ -396,7 +398,7 @@ def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
 
 
 def holds_one_box(cell: Any) -> bool:
-    """Whether a cell of a column of boxes has at most one, as a list of numbers."""
+    """Whether a cell of a box column has at most one box, as a list of numbers."""
     try:
         members = split_boxes(cell)
     except ValueError:
@@ -406,16 +408,16 @@ def holds_one_box(cell: Any) -> bool:
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:
-    """Returns the box of a row with this number."""
+    """Returns the box of the row with this number."""
     if isinstance(number, RowAtLine):
         return LineBox(numbers, number.line)
     return RowBox(numbers, number)
 
 
 def _agree(rows: Sequence[NumberedRow], name: str, cure: str) -> Any:
-    """Returns the value that the rows of an image share in a column, ignoring rows without one.
+    """Returns the value that the rows about an image have in a column, ignoring empty cells.
 
-    If the values differ, returns a `Contradiction` with a cure.
+    If the values differ, returns a `Contradiction` with a fix.
     """
     first = rows[0]
     for row in rows:
@@ -447,17 +449,18 @@ def _is_empty(cell: Any) -> bool:
 
 
 def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[Row]]:
-    """Yields the rows of each key together, sorted by their numbers.
+    """Yields the rows with each key together, sorted by their numbers.
 
-    Meanwhile, all rows are on disk, in a file of SQLite that nobody else sees.
+    All rows are kept on disk until then, in a private SQLite file.
 
     Args:
         path: the table, for messages.
         rows: the rows of the table.
-        position: the position of the key among the cells of a row. Rows without a key are alone.
+        position: the position of the key among the cells of a row. A row without a key forms a
+            group by itself.
 
     Raises:
-        UsageError: there is no room on the disk.
+        UsageError: there is no disk space.
     """
     try:
         with contextlib.closing(sqlite3.connect("", check_same_thread=False)) as database:
@@ -474,7 +477,7 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
 
 
 def _key_of(row: Row, position: int) -> str:
-    """Returns the key of a row, marked as such; if there is none, the number of the row."""
+    """Returns the key of a row, prefixed by its type; without a key, the number of the row."""
     number, cells = row
     key = cells[position]
     if isinstance(key, str) and key:
@@ -485,7 +488,7 @@ def _key_of(row: Row, position: int) -> str:
 
 
 def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]:
-    """Decodes the rows of an image, which this process has pickled.
+    """Decodes the rows about an image, which this process has pickled.
 
     Raises:
         DataError: the rows are too long.

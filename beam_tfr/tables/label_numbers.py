@@ -1,4 +1,4 @@
-"""Warns of classes whose ids differ from the numbers that a table has for them."""
+"""Warns about classes whose ids differ from their numbers in a table."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ _NUMBERS_OF = {TEXT: LABEL, OBJECT_TEXT: OBJECT_LABEL}
 
 
 def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iterator[str]:
-    """Yields a warning if ids are not the numbers that the first table has beside the classes.
+    """Yields a warning if ids differ from the numbers next to the classes in the first table.
 
     Args:
         content: the findings about the tables.
@@ -42,7 +42,7 @@ def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iter
 
 
 def _read_numbers(content: TableContent, numbers: str) -> Mapping[str, int]:
-    """Returns class -> the number beside it in the first rows.
+    """Returns class -> its number in the first rows.
 
     Args:
         content: the findings about the tables.

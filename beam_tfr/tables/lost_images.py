@@ -1,4 +1,4 @@
-"""Finds images that are not where the paths in tables say, so that messages name the cure."""
+"""Finds images that are not at their paths in tables, so that messages can name the fix."""
 
 import collections
 import contextlib
@@ -31,10 +31,11 @@ def describe_lost(
 
     Args:
         paths: paths in the tables, none of which has a file.
-        folder: the folder that is searched, with a trailing slash.
-        of_one_table: whether one of several folders with files of these names may be meant.
-        is_around: whether the folder is the one around that of the table, so that other folders
-            in it may belong to other data sets.
+        folder: the folder to search, with a trailing slash.
+        of_one_table: whether a single folder may have all images, if several have files with these
+            names.
+        is_around: whether this is the parent folder of the table's folder, so that other folders in
+            it may belong to other data sets.
     """
     written = _normalize(paths)
     files_of = find_files(written, folder)
@@ -53,11 +54,11 @@ def describe_lost(
 
 
 def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
-    """Says what to do if files with these names are in several folders beside the table's.
+    """Says what to do if files with these names are in several folders next to the table's.
 
     Args:
         roots: these folders.
-        folder: the folder around them.
+        folder: their parent folder.
         example: a file in them.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
@@ -74,7 +75,7 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
 
     Args:
         roots: these folders.
-        complete: the folders among them of which one may be meant.
+        complete: those of the folders that may have all images.
         example: a file in them.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
@@ -93,10 +94,10 @@ def name_root(root: str) -> str:
 
 
 def list_outer_folders(folder: str) -> list[str]:
-    """Lists a folder, and those around it that may hold images of the tables in it.
+    """Lists a folder, and parents that may hold the images of tables in it, with trailing slashes.
 
-    That is the next one, and if this is named for annotations, as in Annotations/boxes, the one
-    around it; all have a trailing slash.
+    These are its parent and, if the parent is named for annotations, as in Annotations/boxes, the
+    next parent.
     """
     outer = folder_around(folder)
     folders = [folder, outer]
@@ -106,35 +107,36 @@ def list_outer_folders(folder: str) -> list[str]:
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:
-    """Returns the only folder below which all of some images are; empty if there is none.
+    """Returns the only folder that has all of some images; empty if there is none, or several.
 
-    For the arguments see `describe_lost`.
+    For the arguments, see `describe_lost`.
     """
     complete = list_complete_roots(find_files(_normalize(paths), folder))
     return complete[0].rstrip("/") if len(complete) == 1 else ""
 
 
 def _normalize(paths: Iterable[str]) -> list[str]:
-    """Returns the first of some paths in the form in which they are looked for."""
+    """Returns the first of some paths, in the form that is looked up."""
     first = itertools.islice(paths, _MOST_PATHS)
     return [os.path.normpath(change_slashes(path)).lstrip("/") for path in first]
 
 
 def list_roots_of(files_of: FilesOf) -> list[str]:
-    """Lists the folders below which files were found, sorted."""
+    """Lists the folders that files were found in, sorted."""
     return sorted(set[str]().union(*files_of.values()))
 
 
 def list_complete_roots(files_of: FilesOf) -> list[str]:
-    """Lists the folders below which there is a file for each path that has any, sorted."""
+    """Lists the folders that have a file for each path that was found anywhere, sorted."""
     roots = list_roots_of(files_of)
     return [root for root in roots if all(root in files for files in files_of.values())]
 
 
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:
-    """Finds the files at paths below any folder in a folder, among the first files in it.
+    """Finds the files with some relative paths in any folder below a folder.
 
-    Paths with the same file names are looked for once, until `clear_files` is called.
+    Searches only the first files. Paths with the same file names are searched once, until
+    `clear_files` is called.
 
     Args:
         paths: the paths, without `..` in them.
@@ -153,7 +155,7 @@ def find_files(paths: Sequence[str], folder: str) -> FilesOf:
 
 @functools.lru_cache(maxsize=4)
 def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
-    """Returns name -> the files that have it, perhaps with an extension, in or below a folder.
+    """Returns name -> the files below a folder with this name, perhaps with an extension.
 
     Args:
         names: the names of files.
@@ -170,5 +172,5 @@ def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
 
 
 def clear_files() -> None:
-    """Forgets where files are, since that may change until the next run of this process."""
+    """Clears cached places of files, which may change before the next run in this process."""
     _find_named.cache_clear()

@@ -1,4 +1,4 @@
-"""Describes tables whose first images are all missing, with the cures."""
+"""Describes tables whose first images are all missing, with possible fixes."""
 
 import collections
 import contextlib
@@ -47,14 +47,14 @@ NumberedUri = tuple[int, Any]
 def describe_missing(
     content: TableContent, missing: str, paths: Sequence[NumberedUri], *, folder: str, base: str
 ) -> str:
-    """Returns the message if all first images are missing, with the cure, if one is found.
+    """Returns the message if all first images are missing, with a fix if one is found.
 
     Args:
         content: the findings about the tables.
         missing: the message so far; empty if an image exists.
         paths: the first cells with images.
         folder: the folder of all tables.
-        base: the folder in which the images are looked for.
+        base: the folder in which the images are looked up.
     """
     if not missing:
         return ""
@@ -74,13 +74,13 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about the first table without any of its first images, if others have them.
+    """Yields a line about the first table that has none of its first images, if others have some.
 
     Args:
         content: the findings about the tables.
         survey: the survey of all paths.
         paths: the first cells with images.
-        choose: gives the folder that the paths of a table start from.
+        choose: returns the folder that the paths of a table start from.
     """
     if survey.missing or content.table_format.of_one_image:
         return
@@ -100,7 +100,7 @@ def warn_of_lost_tables(
 
 
 def describe_strays(survey: PathSurvey) -> str:
-    """Returns the message about first images that are in another folder; mostly empty."""
+    """Returns the message about first images that are in another folder; empty if none are."""
     if not survey.strays:
         return ""
     base = survey.strays[0].base
@@ -118,7 +118,7 @@ def describe_strays(survey: PathSurvey) -> str:
 
 
 def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:
-    """Returns the folder in which images lie as their tables do in theirs; empty without one.
+    """Returns the folder whose subfolders mirror those of the tables; empty if there is none.
 
     Args:
         tables, folder: all tables, and their folder.
@@ -140,12 +140,12 @@ def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[Number
 
 
 def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
-    """Returns the message about missing first images, with the place where they are.
+    """Returns the message about missing first images, with a fix if they are found elsewhere.
 
     Args:
         missing: the message so far.
         paths: the first cells with images.
-        base: the folder in which they are looked for.
+        base: the folder in which they are looked up.
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
@@ -163,11 +163,11 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
 
 
 def _describe_downloads(texts: Sequence[str], base: str) -> str:
-    """Says what to do about web addresses whose files are here by name; mostly empty.
+    """Says what to do about web addresses whose files are here by name; empty if they are not.
 
     Args:
         texts: the first paths in a table.
-        base: the folder in which the files are looked for.
+        base: the folder in which the files are looked up.
     """
     addresses = [text for text in texts if WEB_ADDRESS.match(text)]
     names = [posixpath.basename(urllib.parse.urlsplit(text).path) for text in addresses]
@@ -187,13 +187,13 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
 
 
 def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:
-    """Says how to write names alone, if only these are those of files; mostly empty.
+    """Says how to write file names without folders, if only these match files; else empty.
 
-    An example is data/Images/1.JPG, where there is images/1.jpg.
+    An example is data/Images/1.JPG, if the file is images/1.jpg.
 
     Args:
         cells: the first cells with images.
-        base: the folder in which the files are looked for.
+        base: the folder in which the files are looked up.
         table: the first table.
     """
     texts = [cell for cell in spread(cells, MOST_NAMES) if isinstance(cell, str)]
@@ -215,11 +215,11 @@ def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:
 
 
 def _describe_zeros(texts: Sequence[str], base: str) -> str:
-    """Says what to do about numbers whose files have leading zeros: 1 for 0001.jpg; mostly empty.
+    """Says what to do about numbers whose files have leading zeros, such as 0001.jpg; else empty.
 
     Args:
         texts: the first paths in a table.
-        base: the folder in which the files are looked for, on a disk; others are not listed.
+        base: the folder in which the files are looked up, if it is on disk; others are not listed.
     """
     stems = {os.path.splitext(text)[0] for text in texts}
     if storage.is_remote(base) or not all(map(_NUMBER.fullmatch, stems)):

@@ -1,4 +1,4 @@
-"""Removes the values that stand for a missing one (`na_values`) from the rows of tables."""
+"""Removes values that stand for missing ones (`na_values`) from the rows of tables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from beam_tfr.tables.base import BadRow, Row, RowReader
 
 @dataclasses.dataclass(frozen=True)
 class MissingValues:
-    """A `RowReader` around another one, which yields rows without these values.
+    """A `RowReader` that wraps another and replaces these values by None.
 
     Attributes:
         read: the other reader.
-        na_values: the texts and numbers that stand for a missing value.
+        na_values: the strings and numbers that stand for a missing value.
         unused: values that no cell has had so far.
     """
 
@@ -45,7 +45,7 @@ class MissingValues:
 
 
 def _text_of(cell: Any) -> str:
-    """Returns the text of a cell, as in CSV; empty unless it is a text or a number."""
+    """Returns a cell as CSV would have it; empty unless it is a string or a number."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell) if isinstance(cell, (str, int, float)) else ""

@@ -1,10 +1,10 @@
 """Reads names in the cells of tables: classes, splits, groups and keys.
 
-The same rows have the same names in any format. A number has the name that CSV has for it, a truth
-value `True` or `False`, as pandas writes them. A whole number with a point, which pandas makes in
-columns with missing values, is named like that number: 2.0 is 2. A float32 has as few digits as
-tell it from others: 0.1, not 0.10000000149011612. Spaces around a name are not part of it, except
-in keys.
+Names do not depend on the table's format. Numbers are spelled as in CSV, and booleans as `True` or
+`False`, as pandas writes them. A whole number with a decimal point, which pandas makes in columns
+with missing values, has the name of the whole number: 2.0 becomes 2. A float32 has only the digits
+that distinguish it from others: 0.1, not 0.10000000149011612. Spaces around a name are not part of
+it, except in keys.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ _NO_VALUES = {
 
 
 def read_name(cell: Any) -> str:
-    """Returns the text in a cell; numbers, dates and truth values as pandas writes them in CSV.
+    """Returns the name in a cell; numbers, dates and booleans are spelled as pandas does in CSV.
 
     Raises:
         ValueError: the cell is empty, or holds anything else.
@@ -48,7 +48,7 @@ def read_name(cell: Any) -> str:
 
 
 def _spell_float(number: float) -> str:
-    """Returns the text of a number, even a float32 from Parquet or TFRecords."""
+    """Returns a number as a string, with few digits for a float32 from Parquet or TFRecords."""
     text = repr(number)
     if len(text) <= _MOST_DIGITS or number.is_integer():
         return text
@@ -58,9 +58,9 @@ def _spell_float(number: float) -> str:
 
 
 def read_single_name(cell: Any) -> str:
-    """Returns the name in a cell, whatever other cells hold; raises the same errors as `read_name`.
+    """Returns the name in a cell, regardless of other cells; raises the errors of `read_name`.
 
-    Only a text with a point is taken for a number, since 1e5 may be a hash.
+    Only a string with a decimal point counts as a number, since 1e5 may be a hash.
     """
     name = _strip(read_name(cell))
     return _shorten_number(name) if "." in name else _spell_boolean(name)
@@ -70,7 +70,7 @@ def _strip(name: str) -> str:
     """Returns a name without the spaces around it.
 
     Raises:
-        ValueError: there is nothing else.
+        ValueError: the name consists of spaces.
     """
     stripped = name.strip()
     if not stripped:
@@ -79,10 +79,10 @@ def _strip(name: str) -> str:
 
 
 def list_class_names(names: Iterable[str]) -> list[str]:
-    """Lists the names of classes that a file declares, in order, each once, as cells have them.
+    """Lists the class names that a file declares, in order, without repeats, spelled as in cells.
 
     Raises:
-        ValueError: one cannot be the name of a class.
+        ValueError: a name cannot be that of a class.
     """
     stripped = [name.strip() for name in names]
     for number, name in enumerate(stripped):
@@ -96,7 +96,7 @@ def list_class_names(names: Iterable[str]) -> list[str]:
 
 
 def describe_spaces(column: str, cells: Iterable[Any]) -> str:
-    """Returns the message about names in cells with spaces around them; empty if there are none."""
+    """Returns the message about spaces around names in cells; empty if there are none."""
     texts = [cell for cell in list_distinct(cells) if isinstance(cell, str)]
     spaced = [text for text in texts if text.strip() not in ("", text)]
     if not spaced:
@@ -105,7 +105,7 @@ def describe_spaces(column: str, cells: Iterable[Any]) -> str:
 
 
 def _shorten_number(name: str) -> str:
-    """Returns a name, without its point if it is a whole number."""
+    """Returns a name, without the decimal point if it is a whole number."""
     if not _POINT.search(name) or not _NUMBER.fullmatch(name):
         return name
     number = float(name)
@@ -113,7 +113,7 @@ def _shorten_number(name: str) -> str:
 
 
 def _spell_boolean(name: str) -> str:
-    """Returns a name; a truth value is spelled as pandas writes it."""
+    """Returns a name; a boolean is spelled as pandas writes it."""
     return name.capitalize() if name.lower() in _BOOLEANS else name
 
 
@@ -130,11 +130,11 @@ class _Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class NameColumn:
-    """A reader of the names in a column, chosen by its first rows.
+    """A reader of the names in a column, chosen by the first rows.
 
     Attributes:
         kind: the kind of the names.
-        strips: whether spaces around names are left out.
+        strips: whether spaces around names are removed.
     """
 
     kind: _Kind = _Kind.TEXTS
@@ -145,15 +145,15 @@ class NameColumn:
         """Infers the reader from the first cells.
 
         Args:
-            cells: a name in each, or nothing.
-            known: names that are right as they are.
+            cells: cells that each hold a name, or nothing.
+            known: names that are correct as they are.
         """
         names = {name.strip() for name in _read_names(cells)}
         return cls(_Kind.TEXTS if names & {*known} else _find_kind(names))
 
     @classmethod
     def infer_keys(cls, cells: Iterable[Any]) -> "NameColumn":
-        """Infers the reader from the first cells of a column with keys, whose spaces are kept."""
+        """Infers the reader for a key column, which keeps spaces, from its first cells."""
         return cls(_find_kind(set(_read_names(cells))), strips=False)
 
     def is_missing(self, cell: Any) -> bool:
@@ -165,9 +165,9 @@ class NameColumn:
         return self.kind is _Kind.POINTED and means_nothing(cell)
 
     def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
-        """Yields what is uncertain about the classes in cells.
+        """Yields doubts about the classes in cells.
 
-        They may stand for missing values, or look like numbers without being any.
+        These may stand for missing values, or look like numbers without being numbers.
         """
         texts = {cell for cell in cells if isinstance(cell, str)}
         if self.strips:
@@ -187,7 +187,8 @@ class NameColumn:
         """Returns the name in a cell.
 
         Raises:
-            ValueError: there is none, or it is no whole number although the first names are.
+            ValueError: the cell has no name, or its name is not a whole number although the first
+                names are.
         """
         name = read_name(cell)
         if self.strips:
@@ -206,7 +207,7 @@ class NameColumn:
 
 
 def _describe_pointed(column: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yields a line about classes that are whole numbers with a point, such as 1.0."""
+    """Yields a line about classes that are whole numbers with a decimal point, such as 1.0."""
     pointed = [text for text in texts if _shorten_number(text) != text]
     if pointed:
         example = min(pointed)
@@ -217,7 +218,7 @@ def _describe_pointed(column: str, texts: Iterable[str]) -> Iterator[str]:
 
 
 def list_distinct(cells: Iterable[Any]) -> Collection[Any]:
-    """Returns the distinct cells; all of them if some are lists or objects."""
+    """Returns the distinct cells, or all cells if some are lists or objects."""
     all_cells = [*cells]
     try:
         return set(all_cells)
@@ -237,7 +238,7 @@ def _read_names(cells: Iterable[Any]) -> Iterator[str]:
 
 
 def means_nothing(cell: Any) -> bool:
-    """Whether a cell is a text such as nan, which programs write for a missing value."""
+    """Whether a cell is a string such as nan, which programs write for a missing value."""
     return isinstance(cell, str) and cell.strip().lower() in _NO_VALUES
 
 

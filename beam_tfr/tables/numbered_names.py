@@ -1,4 +1,4 @@
-"""Maps labels or folders that are numbers to the names of classes in a file."""
+"""Maps labels or folders that are numbers to the class names in a file."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -17,8 +17,8 @@ class NumberedNames(NamedTuple):
     """The names of labels that are numbers.
 
     Attributes:
-        name_of: number, as labels have it -> name; empty if labels are no numbers of the names.
-        warning: the message about this, or that it is uncertain; mostly empty.
+        name_of: number, as spelled in labels -> name; empty if labels do not number the names.
+        warning: the message about these numbers or about doubts; empty if there is none.
     """
 
     name_of: Mapping[str, str] = {}
@@ -28,13 +28,13 @@ class NumberedNames(NamedTuple):
 def find_numbered_names(
     subject: str, labels: Set[str], names: Sequence[str], *, first_number: int | None = None
 ) -> NumberedNames:
-    """Returns the names of labels that are the numbers of lines in a file with names.
+    """Returns the names of labels that are line numbers in a file with names.
 
-    If the file does not say where they begin, numbers count from 0 if one is 0, and from 1 if the
-    last line has one. Numbers with leading zeros have as many digits as the shortest.
+    If the file does not say where numbers begin, they count from 0 if one of them is 0, and from 1
+    if one is the number of names. Numbers with leading zeros have as many digits as the shortest.
 
     Args:
-        subject: what has the labels, for people.
+        subject: the column or folders with the labels, for messages.
         labels: some or all labels.
         names: the lines of the file.
         first_number: the number of the first name; None if the file does not say it.
@@ -57,7 +57,7 @@ def find_numbered_names(
 
 
 def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
-    """Returns the labels in cells, skipping cells without one."""
+    """Returns the labels in cells, skipping cells without a label."""
     labels = set[str]()
     for cell in cells:
         if not reader.is_missing(cell):
@@ -69,8 +69,8 @@ def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
 def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
     """Returns the number of the first name; None if it may be 0 or 1.
 
-    The numbers count from 0 if one is 0, and from 1 if one equals the number of names; otherwise
-    the file's own first number counts.
+    Numbers count from 0 if one of them is 0, and from 1 if one equals the number of names;
+    otherwise the first number in the file applies.
     """
     if min(numbers) == 0:
         return 0
@@ -80,7 +80,7 @@ def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None
 
 
 def _count_digits(numbers: Set[str]) -> int:
-    """Returns the least number of digits: 2 if 01 is one of the numbers, 1 if no zeros lead."""
+    """Returns the minimum number of digits: 2 if 01 is among the numbers, 1 if none has zeros."""
     has_zeros = any(number.startswith("0") and len(number) > 1 for number in numbers)
     return min(map(len, numbers)) if has_zeros else 1
 

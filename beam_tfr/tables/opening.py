@@ -1,4 +1,4 @@
-"""Opens tables: their first rows show what columns are, and where images and splits are."""
+"""Opens tables, whose first rows show what columns hold, and where images and splits are."""
 
 import contextlib
 import itertools
@@ -90,13 +90,13 @@ def open_tables(
     Args:
         content: the result of `find_content`.
         classes: the allowed classes, in order, or None for any.
-        may_number: whether labels that are numbers may stand for the classes in this order.
+        may_number: whether numeric labels may be numbers of these classes.
         first_number: the number of the first class; None if unknown.
 
     Raises:
-        UsageError: a column is missing, has no type, has one that none of the first rows fits, or
-            has a reserved name.
-        DataError: a table is damaged, and tables have more than one row each.
+        UsageError: a column is missing, has a reserved name, has no type, or has a type that none
+            of the first rows match.
+        DataError: a table is damaged, unless every table has a single row and others can be read.
     """
     declarations = declare_columns(content)
     check_declarations(content, declarations)
@@ -196,7 +196,7 @@ def open_tables(
 def _take_first_rows(
     content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
 ) -> tuple[TableContent, Sample]:
-    """Returns the first rows, and the content with the column that says their splits, if any.
+    """Returns the first rows, and the content with the column of their splits, if there is one.
 
     Args:
         content: the findings about the tables.
@@ -218,11 +218,11 @@ def _number_names(
     classes: Sequence[str],
     first_number: int | None,
 ) -> NumberedNames:
-    """Returns the names of labels that are numbers of classes; none if labels are names.
+    """Returns the names of labels that are class numbers; empty if labels are names.
 
     Args:
         options: the options of the conversion.
-        class_texts: the classes in the first rows, as cells have them.
+        class_texts: the classes in the first rows, as spelled in cells.
         label_names: reads these classes.
         classes: the allowed classes, in order.
         first_number: the number of the first class; None if unknown.
@@ -235,7 +235,7 @@ def _number_names(
 
 
 def _find_split_column(content: TableContent) -> str:
-    """Finds the column that may say the split of each row, if no option does; or empty."""
+    """Finds the column that may hold the split of each row, if no option decides; else empty."""
     if content.read_rows or takes_all(content.options):
         return ""
     return find_split_column(content)
@@ -272,7 +272,7 @@ def _warn_of_unused_classes(
 def _warn_of_rows_of_classes(
     content: TableContent, sample: Sample, box_cure: str, *, has_boxes: bool
 ) -> Iterator[str]:
-    """Yields warnings about rows with a class each, unless they have boxes."""
+    """Yields warnings about rows with one class each, unless they have boxes."""
     options = content.options
     if sample.joined or has_boxes or box_cure or content.read_rows:
         return
@@ -286,13 +286,13 @@ def _find_split_source(
     images: Sequence[str],
     split_columns: Collection[str],
 ) -> SplitSource:
-    """Finds where splits come from if no option says it.
+    """Finds where splits come from if no option says so.
 
     Args:
         content: the findings about the tables.
         roots: the folders of tables and images.
-        images: paths of the first images, below the folder of all images.
-        split_columns: unused columns that may say the split of each row.
+        images: paths of the first images, relative to the folder of all images.
+        split_columns: unused columns that may hold the split of each row.
     """
     if content.options.split_column:
         return SplitSource()
@@ -306,17 +306,17 @@ def _find_split_source(
 
 
 def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
-    """Returns the default source for rows that an option divides, and warns of folders of splits.
+    """Returns the source for rows that an option divides, with warnings about split folders.
 
-    There is no warning if all rows go to one split, or for a dataset, which is divided anew.
+    There is no warning if all rows go to one split, or for a dataset, which is divided again.
 
     Args:
         content: the findings about the tables.
         folder: the folder of the tables.
-        images: paths of the first images, below the folder of all images.
+        images: paths of the first images, relative to the folder of all images.
 
     Raises:
-        UsageError: the tables say several splits.
+        UsageError: the tables already define several splits.
     """
     options = content.options
     if len(options.shares) == 1 or content.read_rows:
@@ -329,7 +329,7 @@ def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> 
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:
-    """Returns the columns of images: the main one, and those of files beside them."""
+    """Returns the columns of images: the main one, and those of masks and paired images."""
     if not options.uri_column:
         return []
     columns = parse_columns(declarations)
@@ -348,14 +348,14 @@ def _hold_lists(cells: Iterable[Any]) -> bool:
 
 
 def _warn_of_split_feature(content: TableContent) -> Iterator[str]:
-    """Yields a line about a column that is named like splits and becomes a feature."""
+    """Yields a line about a column with a name for splits that becomes a feature."""
     if content.read_rows is None and takes_all(content.options):
         column = find_split_column(content)
         yield from filter(None, [describe_split_feature(column)])
 
 
 def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields lines about splits and groups with spaces around them."""
+    """Yields lines about spaces around splits and groups."""
     for column in (options.split_column, options.group_column):
         yield from filter(None, [describe_spaces(column, cells.get(column, ()))])
 
@@ -363,6 +363,6 @@ def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]])
 def _warn_of_stand_ins(
     content: TableContent, cells: Mapping[str, Sequence[Any]], stand_ins: Sequence[StandIn]
 ) -> Iterator[str]:
-    """Yields lines about columns that replace others, or about options that would decide it."""
+    """Yields lines about columns that replace others, and about cases that options must decide."""
     yield from (stand_in.notice for stand_in in stand_ins)
     yield from describe_doubts(content.files, cells)

@@ -1,6 +1,6 @@
-"""Reads from `export.json` the splits and classes of tables that we exported.
+"""Reads the splits and classes of tables that we exported from `export.json`.
 
-Splits may have any names, and classes keep their ids, whatever the order of their names is.
+Splits may have any names. Classes keep their ids, regardless of the order of their names.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _NUMBER = "-[0-9]+-of-[0-9]+"
 
 
 def read_export_splits(folder: str) -> frozenset[str]:
-    """Returns the splits of the export that a folder is in; none if it is in no export.
+    """Returns the splits of the export that contains a folder; empty if no export does.
 
     Args:
         folder: the folder of tables, with a trailing slash.
@@ -26,7 +26,7 @@ def read_export_splits(folder: str) -> frozenset[str]:
 
 
 def read_export_classes(folder: str) -> list[str]:
-    """Returns the classes, by id, of the dataset whose export a folder is in; none outside of one.
+    """Returns the classes of the dataset whose export contains a folder, by id; else empty.
 
     Args:
         folder: see `read_export_splits`.
@@ -36,7 +36,7 @@ def read_export_classes(folder: str) -> list[str]:
 
 
 def _read_texts(folder: str, field: str) -> list[str]:
-    """Returns the texts in a field of `export.json`; none if there is no such file of ours."""
+    """Returns the strings in a field of `export.json`; empty if there is no such file of ours."""
     with contextlib.suppress(ValueError, LookupError, TypeError):
         texts = parse_json(_read_mark(folder))[field]
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
@@ -60,7 +60,7 @@ def _read_mark(folder: str) -> bytes:
 def split_of_export(file: str, splits: frozenset[str]) -> str:
     """Returns the split at the end of the name of an exported table; empty if there is none.
 
-    For example `instances_fold_1.json`, `d-fold_1-00000-of-00002.tfrecord`.
+    Examples are `instances_fold_1.json` and `d-fold_1-00000-of-00002.tfrecord`.
     """
     names = sorted(splits, key=len, reverse=True)
     pattern = rf"(?:.*[-_])?({'|'.join(map(re.escape, names))})(?:{_NUMBER})?(?:\..*)?"

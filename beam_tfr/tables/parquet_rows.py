@@ -1,6 +1,6 @@
 """Reads the rows of Parquet files.
 
-Folders above a file, such as `label=cat`, are columns too, as Hive, Spark and pyarrow write them.
+Folders above a file, such as `label=cat`, are columns too, as in Hive, Spark and pyarrow.
 """
 
 import collections
@@ -35,7 +35,7 @@ _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # names of type
 
 
 class Parquet(TableFormat):
-    """Parquet: only the columns that are used are fetched."""
+    """The Parquet format, of which only the needed columns are fetched."""
 
     may_have_box_rows = True
 
@@ -70,15 +70,15 @@ def _read_rows(
 
 
 class _Columns(NamedTuple):
-    """The sources of the cells of the selected columns.
+    """The sources of cells for the selected columns.
 
     Attributes:
-        values: columns that the file stores, except those of images.
+        values: columns stored in the file, except those of images.
         fields: fields of such columns, each named column.field.
-        images: column of images -> the column of their bytes.
-        partition: column that a folder around the file stands for -> its value.
+        images: column of images -> the column with their bytes.
+        partition: column that a folder above the file represents -> its value.
         label: the column of the label.
-        class_names: the classes of the numbers in that column; empty if they have no names.
+        class_names: the names of the class numbers in that column; empty if they have none.
     """
 
     values: Sequence[str]
@@ -93,7 +93,7 @@ class _Columns(NamedTuple):
         """Chooses the columns of a file, given its `pyarrow.Schema`.
 
         Raises:
-            UsageError: a column is missing, or has no images although it should.
+            UsageError: a column is missing, or the column of images holds none.
         """
         partition = _find_partition(path, schema.names)
         present = [*schema.names, *partition]
@@ -115,7 +115,7 @@ class _Columns(NamedTuple):
 
     @property
     def stored(self) -> list[str]:
-        """The columns to read, each once."""
+        """The columns to read, without repeats."""
         with_fields = [name.partition(".")[0] for name in self.fields]
         return [*dict.fromkeys([*self.values, *with_fields])]
 
@@ -136,9 +136,9 @@ class _Columns(NamedTuple):
 
 
 def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
-    """Finds the columns that the folders directly above a file stand for, each with its value.
+    """Returns the columns that the folders directly above a file represent -> their values.
 
-    Columns that are stored in the file are left out.
+    Leaves out columns that the file stores.
     """
     partition = dict[str, str | None]()
     for folder in reversed(path.split("/")[:-1]):
@@ -151,13 +151,13 @@ def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
 
 
 def _list_fields(schema: Any) -> Iterator[str]:
-    """Yields the fields of structs, and of lists of structs, given a `pyarrow.Schema`."""
+    """Yields the fields of structs and of lists of structs, given a `pyarrow.Schema`."""
     for field in schema:
         yield from _list_members(field.name, field.type)
 
 
 def _list_members(name: str, kind: Any) -> Iterator[str]:
-    """Yields the fields of a `pyarrow.DataType`, if it has any, given the name of its column."""
+    """Yields the fields of a `pyarrow.DataType`, given the name of its column."""
     while hasattr(kind, "value_type"):
         kind = kind.value_type
     for number in range(kind.num_fields):
@@ -167,7 +167,13 @@ def _list_members(name: str, kind: Any) -> Iterator[str]:
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
-    """Finds the columns that hold images -> the column of their bytes, given a `pyarrow.Schema`.
+    """Returns the columns that hold images -> the columns with their bytes.
+
+    Args:
+        path: the file.
+        schema: the `pyarrow.Schema` of the file.
+        columns: the columns to look at.
+        image: the column of images; empty if there is none.
 
     Raises:
         UsageError: the column of images holds neither images nor text, or a column holds lists of
@@ -196,12 +202,10 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
 
 
 def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
-    """Returns the classes of the numbers in a column, if Hugging Face names them.
-
-    The names are in the file's metadata.
+    """Returns the names of the class numbers in a column, from Hugging Face's metadata in the file.
 
     Raises:
-        UsageError: two classes have the same name.
+        UsageError: two classes have the same name, or the metadata is too long.
     """
     names = list[str]()
     text = (schema.metadata or {}).get(b"huggingface", b"")
@@ -229,7 +233,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
 
 
 def _name_classes(cells: Sequence[Any], class_names: Sequence[str]) -> list[Any]:
-    """Returns the classes with these numbers; a cell may be a list of them."""
+    """Returns the classes with these numbers; a cell may be a list of numbers."""
     names: dict[Any, Any] = dict(enumerate(class_names))
     names |= {-1: None, None: None}
     return [_name_class(cell, names) for cell in cells]

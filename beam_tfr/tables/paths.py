@@ -20,11 +20,11 @@ _PIXELS = re.compile(r"\[*[0-9]{1,3}(?:[ ,]+[0-9]{1,3}){15}")
 
 
 def read_text(cell: Any, what: str = "path") -> str:
-    """Returns the text in a cell.
+    """Returns the string in a cell.
 
     Args:
         cell: the cell.
-        what: what the text should be, for messages.
+        what: what the string should be, for messages.
 
     Raises:
         ValueError: the cell is empty, or holds anything else.
@@ -56,10 +56,10 @@ def read_path(cell: Any) -> str:
 
 
 def _check_content(text: str) -> None:
-    """Checks that a text is no image itself.
+    """Checks that a string is not an image itself.
 
     Raises:
-        ValueError: the text is an image.
+        ValueError: the string is an image.
     """
     content = ""
     if text.startswith(_BASE64):
@@ -78,7 +78,7 @@ def _check_content(text: str) -> None:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path does not start from the folder of a table."""
+    """Whether a path is absolute, on disk or gs://."""
     return path.startswith(("/", storage.GCS))
 
 
@@ -104,10 +104,10 @@ def resolve_path(cell: Any, base: str) -> str:
 
 
 def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
-    """Lists other paths that a cell may mean, if no file is where it says; none for most.
+    """Lists other paths that a cell may mean, to try if no file is at its path; mostly empty.
 
     Args:
-        cell: a path, perhaps with backslashes, percent escapes or blanks around it.
+        cell: a path, perhaps with backslashes, percent escapes or surrounding spaces.
         base: the folder that the path is relative to, with a trailing slash.
         table: the table; a path with .. may start from its folder.
     """
@@ -128,5 +128,5 @@ def folder_of(path: str) -> str:
 
 
 def folder_around(folder: str) -> str:
-    """Returns the folder around a folder, with a trailing slash; for the root, the root itself."""
+    """Returns the parent of a folder, with a trailing slash; for the root, the root itself."""
     return folder[: folder.rstrip("/").rfind("/") + 1] or folder

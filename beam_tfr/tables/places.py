@@ -1,4 +1,4 @@
-"""Finds splits in the places of tables: in the names of their folders and files."""
+"""Finds splits in the places of tables: the names of their folders and files."""
 
 import collections
 import functools
@@ -37,8 +37,8 @@ class Place(NamedTuple):
     """A part of a table's path that names a split.
 
     Attributes:
-        split: the split that it names, in lower case.
-        name: the name of the folder, or the part of the file's name, that names it: "train2017".
+        split: the split, in lower case.
+        name: the folder name, or the part of the file name, that names the split: "train2017".
     """
 
     split: str
@@ -46,10 +46,10 @@ class Place(NamedTuple):
 
 
 def find_places(table: str, export_splits: frozenset[str] = frozenset()) -> list[Place]:
-    """Finds the places of a table that name splits, each split once, from the outermost folder.
+    """Finds the places of a table that name splits, without repeats, from the outermost folder.
 
     Args:
-        table: the path of the table, below the folder of all tables.
+        table: the path of the table, relative to the folder of all tables.
         export_splits: the splits of our export, if the table belongs to one.
     """
     *folders, file = table.split("/")
@@ -91,7 +91,7 @@ def name_splits(
         export_splits: see `find_places`.
 
     Returns:
-        Split -> its tables, below the folder; empty if no place names one.
+        Split -> its tables, relative to the folder; empty if no place names a split.
 
     Raises:
         UsageError: some places name a split, and some do not.
@@ -121,7 +121,7 @@ def group_by_split(
 def _refuse_mixture(
     folder: str, tables_of: Mapping[str, Sequence[str]], unnamed: str
 ) -> UsageError:
-    """Returns the error for tables of which some name a split, and some do not."""
+    """Returns the error for tables of which some name a split and some do not."""
     split, tables = next(iter(tables_of.items()))
     splits = [place.split for place in find_places(unnamed)]
     what = f"names {' and '.join(splits)}" if splits else "names none"
@@ -133,7 +133,7 @@ def _refuse_mixture(
 
 
 def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """Returns the message about splits that are taken from places.
+    """Returns the message about splits that come from places.
 
     Empty if all rows go to the default split.
     """
@@ -143,7 +143,7 @@ def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """Says which splits the places of tables name, and how many tables each split has."""
+    """Lists the splits that the places of tables name, with the number of tables for each."""
     parts = []
     for split in sort_splits({*tables_of} - {""}):
         tables = tables_of[split]
@@ -152,9 +152,9 @@ def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_unused_places(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about places that may name splits, but not with certainty.
+    """Returns the message about places that may name splits, but are ambiguous; may be empty.
 
-    Empty if there are none. All rows go to the default split then.
+    All rows go to the default split then.
     """
     splits = [place.split for place in find_places(tables[0][len(folder) :])]
     if splits:
@@ -175,7 +175,7 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about names that seem to say splits, such as labelsTrain.csv; or empty.
+    """Returns the message about names that seem to name splits, such as labelsTrain.csv; or empty.
 
     Each table has such a name, and the names differ. All rows go to the default split.
     """
@@ -201,13 +201,13 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
-    """Returns the message about images in folders that are named like splits.
+    """Returns the message about images in folders with names of splits; may be empty.
 
-    Empty if there are only folders of the default split, or if only some images are in such
-    folders, which may be those of classes. All rows go to the default split then.
+    Empty if the only split is the default one, or if only some images are in such folders, which
+    may be those of classes. All rows go to the default split then.
 
     Args:
-        images: paths of the first images, below the folder of all images.
+        images: paths of the first images, relative to the folder of all images.
         shares_option: the option that divides the rows; empty if none does.
     """
     image_of = dict[str, str]()  # folder -> its first image
@@ -231,16 +231,16 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
 
 
 def describe_image_names(images: Iterable[str]) -> str:
-    """Returns the message about images whose names seem to say splits; empty if they do not."""
+    """Returns the message about images whose names seem to name splits; empty if none do."""
     text = describe_split_names(image.rpartition("/")[2] for image in images)
     return f"{text}: {_CURES}" if text else ""
 
 
 def describe_ignored_splits(images: Mapping[str, int]) -> str:
-    """Returns the message about images in folders that are named like splits; empty without any.
+    """Returns the message about images in folders with names of splits; empty if there are none.
 
     Args:
-        images: split that a folder is named like -> number of images.
+        images: split that a folder is named after -> number of images.
     """
     if not images:
         return ""
@@ -252,13 +252,14 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
 
 
 def find_ignored_splits(splits: Set[str]) -> Set[str]:
-    """Returns the splits that folders of images are named like, if rows go to the default split.
+    """Returns the splits that image folders are named after, if rows go to the default split.
 
-    None if the default split is the only one, or if only some images are in such folders, which may
-    be those of classes.
+    Empty if the default split is the only one, or if only some images are in such folders, which
+    may be those of classes.
 
     Args:
-        splits: the splits that the folders of all images are named like; empty for no split.
+        splits: the splits that the folders of all images are named after; an empty string stands
+            for no split.
     """
     named = splits - {""}
     if named <= {DEFAULT_SPLIT} or (len(named) == 1 and "" in splits):
@@ -267,11 +268,11 @@ def find_ignored_splits(splits: Set[str]) -> Set[str]:
 
 
 def image_folder_names(table: str) -> list[str]:
-    """Returns the names that a folder with the images of a table may have, by its place.
+    """Returns possible names for a folder with the images of a table, from the table's place.
 
     These are `train2017`, `train` and `images_train2017` for instances_train2017.json; for
-    custom_train.json, also COCO's own name, as in tools that expect COCO. If the table names no
-    split, the end of its own name counts: `default` for instances_default.json, as in CVAT.
+    custom_train.json, also COCO's own name, since tools that expect COCO use it. If the table names
+    no split, the end of its own name counts: `default` for instances_default.json, as in CVAT.
     """
     places = find_places(table)
     if len(places) == 1:

@@ -1,7 +1,7 @@
-"""Finds rows of a table that a stray quote has made the cell of another row.
+"""Finds table rows that a stray quote has turned into a cell of another row.
 
-A text that begins with a quote, in a table whose writer does not quote, holds all rows up to the
-next text that ends with a quote.
+If the writer of a table does not quote, a value that begins with a quote swallows all rows up to
+the next value that ends with a quote.
 """
 
 import re
@@ -21,8 +21,8 @@ class QuotedRows(NamedTuple):
     """The lines of a cell that look like rows.
 
     Attributes:
-        num_lines: how many lines the cell has.
-        is_long: whether whole rows lie between its first and its last line.
+        num_lines: the number of lines in the cell.
+        is_long: whether there are whole rows between the first and last line.
     """
 
     num_lines: int
@@ -52,7 +52,7 @@ def find_quoted_rows(cells: Sequence[str], num_columns: int, dialect: Dialect) -
 
 
 def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dialect) -> bool:
-    """Whether the lines of a cell are the end of a row, whole rows, and the beginning of a row.
+    """Whether the lines of a cell are the end of a row, whole rows, and the start of a row.
 
     Args:
         lines: the lines of the cell.
@@ -66,7 +66,7 @@ def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dia
 
 
 def _count_delimiters(line: str, dialect: Dialect) -> int:
-    """Counts the delimiters of a line, without those of prose, which a space follows."""
+    """Counts the delimiters in a line, except those followed by a space, as in prose."""
     num_delimiters = line.count(dialect.delimiter)
     if dialect.has_spaces:
         return num_delimiters
@@ -76,10 +76,10 @@ def _count_delimiters(line: str, dialect: Dialect) -> int:
 def _joins_two_rows(
     cells: Sequence[str], place: int, lines: Sequence[str], dialect: Dialect
 ) -> bool:
-    """Whether two rows, each with all its cells, would be read as these cells.
+    """Whether two complete rows would be read as these cells.
 
-    Texts of two lines may have as many commas by chance, so a cell of one row must also be like the
-    cell in the other row. Tabs and pipes are no part of texts.
+    Values of two lines may have as many commas by chance, so a cell of one row must also look like
+    the cell below it in the other row. Tabs and pipes do not occur within values.
 
     Args:
         cells: the cells of the row.
@@ -99,7 +99,7 @@ def _joins_two_rows(
 
 
 def _are_alike(cell: str, other: str) -> bool:
-    """Whether cells of a column are of one kind, such as names of images, or numbered ids."""
+    """Whether two cells of a column look alike, such as image names or numbered ids."""
     if has_image_name(cell) and has_image_name(other):
         return True
     if NUMBER.fullmatch(cell) and NUMBER.fullmatch(other):
@@ -110,7 +110,7 @@ def _are_alike(cell: str, other: str) -> bool:
 
 
 def _are_like_ids(cell: str, other: str) -> bool:
-    """Whether two numbers are consecutive, or have as many digits as each other, and several."""
+    """Whether two numbers are consecutive, or have the same number of digits, at least four."""
     if not (cell.isdigit() and other.isdigit()):
         return False
     is_next = int(other) - int(cell) == 1

@@ -1,4 +1,4 @@
-"""Merges rows of tables with the same key: equal rows are one image, different ones a reject."""
+"""Merges table rows with the same key: equal rows are one image, different ones a reject."""
 
 import collections
 import json
@@ -41,7 +41,7 @@ class RowKeys:
         self._hashes = list[bytearray]()  # hashes of the keys of each table
 
     def note_rows(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
-        """Yields the references of the next table, and notes their keys."""
+        """Yields the references of the next table, and records their keys."""
         hashes = bytearray()
         self._hashes.append(hashes)
         for ref in refs:
@@ -57,7 +57,7 @@ class RowKeys:
 def merge_repeated(
     tables: Tables, refs: Iterable[ImageRef], repeated: RepeatedKeys
 ) -> Iterator[ImageRef]:
-    """Yields references; those with the same repeated key are merged.
+    """Yields references, merging those with the same repeated key.
 
     Args:
         tables: the tables of the rows.
@@ -79,8 +79,8 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
     """Checks that keys may have several rows.
 
     Raises:
-        DataError: they may not: keys are numbers of rows, rows may hold a box each, or too many
-            keys are repeated.
+        DataError: repeats are not allowed, since keys are row numbers, or rows may hold one box
+            each, or too many keys are repeated.
     """
     if not repeated:
         return
@@ -102,7 +102,7 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
 
 
 def _may_have_several_classes(tables: Tables) -> bool:
-    """Whether an option would join rows of an image with a class each."""
+    """Whether an option would join rows of an image that each name one class."""
     options = tables.options
     return bool(options.uri_column and options.label_column) and not tables.multi_label
 
@@ -114,7 +114,7 @@ def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPositi
 def merge_rows(
     tables: Tables, refs: Iterable[ImageRef], positions: tuple[KeyPosition, KeyPosition]
 ) -> ImageRef:
-    """Returns the reference of an image that several rows name; a reject if they differ.
+    """Returns the reference of an image that several rows name; a reject if the rows differ.
 
     Args:
         tables: the tables of the rows.
@@ -137,7 +137,7 @@ def merge_rows(
 
 
 def _name_place(tables: Tables, position: KeyPosition) -> str:
-    """Names a row in messages, by the path of its table below the folder of all tables."""
+    """Names a row in messages, by its table's path relative to the folder of all tables."""
     table, row = position
     path = tables.files[table]
     name = path[len(tables.folder) :]
@@ -146,7 +146,7 @@ def _name_place(tables: Tables, position: KeyPosition) -> str:
 
 
 def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
-    """Says in what the rows of an image contradict each other, and what to do."""
+    """Says how the rows of an image contradict each other, and what to do."""
     splits = sorted({ref.split for ref in refs})
     if len(splits) > 1:
         return _describe_splits(tables, splits)
@@ -170,7 +170,7 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
 
 
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
-    """Says in which splits, or groups, an image is, and what to do."""
+    """Says which splits or groups an image is in, and what to do."""
     cure = "take it out of all but one"
     in_several_folders = len({*map(folder_of, tables.files)}) > 1
     if in_several_folders and isinstance(tables.split_role, roles.PlaceRole):
@@ -181,7 +181,7 @@ def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
 
 
 def _cure_classes(tables: Tables) -> str:
-    """Says what to do about rows of an image that differ in its classes."""
+    """Says what to do about rows of an image with different classes."""
     if not tables.joins_rows and _may_have_several_classes(tables):
         return (
             "if it has all of these, `label_separator='|'` joins the rows of an image; if they are "
@@ -196,7 +196,7 @@ def _cure_values(tables: Tables, differing: Sequence[str], *, have_lists: bool =
     Args:
         tables: the tables of the rows.
         differing: the columns.
-        have_lists: whether a cell of these has several values.
+        have_lists: whether a cell in one of them has several values.
     """
     if tables.joins_rows:
         return "name a file in the same way in all of its rows, and have them in one table"

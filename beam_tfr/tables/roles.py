@@ -1,7 +1,4 @@
-"""Defines the roles of a table's columns.
-
-They are steps, each of which adds what a cell says to a reference.
-"""
+"""Defines the roles of a table's columns, as steps that add the value of a cell to a reference."""
 
 import abc
 import contextlib
@@ -45,18 +42,18 @@ TOO_MANY_BOX_VALUES = (
 
 @dataclasses.dataclass(slots=True)
 class TableRow:
-    """A row, while it becomes a reference.
+    """A row that is being turned into a reference.
 
     Attributes:
         path: the path of its table.
-        name: the path of its table, below the folder of all tables.
+        name: the path of its table, relative to the folder of all tables.
         number: the number of the row, from 1.
         cells: column -> cell.
         base: the folder that relative paths start from, with a trailing slash.
         finder: finds images whose names differ slightly from those of their files.
-        bad_boxes: for each of the row's boxes what is wrong with it, or nothing; empty if no box
-            is dropped.
-        counts: column -> number of values, for columns with one for each box.
+        bad_boxes: the problem of each of the row's boxes, or an empty string; empty if no box is
+            dropped.
+        counts: column -> number of values, for columns with a value for each box.
         values: features of the reference.
         room: how many more values the row's boxes may have.
     """
@@ -73,11 +70,11 @@ class TableRow:
     room: int = MOST_BOX_VALUES
 
     def describe(self, problem: str) -> str:
-        """Describes a problem, with its row."""
+        """Describes a problem, including its row."""
         return f"{name_row(self.name, self.number)}: {problem}"
 
     def without_bad(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """Returns the values of good boxes, given those of all boxes.
+        """Returns the values of good boxes, given the values of all boxes.
 
         Raises:
             ValueError: there are more or fewer values than boxes.
@@ -90,7 +87,7 @@ class TableRow:
         return [part for part, problem in pairs if not problem]
 
     def add_box_values(self, values: Values) -> None:
-        """Adds features with values for each box.
+        """Adds features with a value for each box.
 
         Raises:
             ValueError: all boxes together have too many values.
@@ -116,14 +113,14 @@ class Role(abc.ABC):
     """The purpose of a column.
 
     Attributes:
-        column: the name of the column, for messages too; empty if no column has the role.
+        column: the name of the column, also for messages; empty if no column has the role.
     """
 
     column: str = ""
 
     @abc.abstractmethod
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        """Returns the reference with what the cell of the column says.
+        """Returns the reference, completed from the cell of the column.
 
         Raises:
             ValueError: the cell cannot be used, which rejects the row.
@@ -133,7 +130,7 @@ class Role(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FindBadBoxes(Role):
-    """A step that finds boxes to drop, together with their labels and values."""
+    """A step that finds boxes to drop, along with their labels and values."""
 
     boxes: Boxes
 
@@ -145,7 +142,7 @@ class FindBadBoxes(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileRole(Role):
-    """The column with the images, whose paths are the keys.
+    """The column of images, whose paths are the keys.
 
     Attributes:
         root: the folder that keys are relative to, with a trailing slash.
@@ -187,7 +184,7 @@ class KeyRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowNumbers(Role):
-    """Keys made of the name of the table and the number of the row."""
+    """Keys made from the name of the table and the number of the row."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(key=f"{split_suffix(row.name)[0]}#{row.number}")
@@ -206,12 +203,12 @@ class SplitRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharesRole(Role):
-    """Splits by shares.
+    """Splits by fraction.
 
     The column holds groups of rows; each group stays in one split.
 
     Attributes:
-        splits: split -> share.
+        splits: split -> fraction.
     """
 
     splits: Mapping[str, Fraction]
@@ -238,7 +235,7 @@ class OneSplit(Role):
     """A single split for all rows.
 
     Attributes:
-        is_told: whether a line already tells of images in folders that are named like splits.
+        is_told: whether a warning already mentions images in folders with names of splits.
     """
 
     is_told: bool = False
@@ -249,10 +246,10 @@ class OneSplit(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceRole(Role):
-    """The split that the folder or the name of the table names.
+    """The split that the folder or name of the table implies.
 
     Attributes:
-        export_splits: the splits of our export to which the tables belong; none without an export.
+        export_splits: the splits of our export that the tables belong to; empty without an export.
     """
 
     export_splits: frozenset[str] = frozenset()
@@ -263,7 +260,7 @@ class PlaceRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSetRole(Role):
-    """The split of the list that names the only image of a table."""
+    """The split of the list that names the image of a single-image table."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         image_sets = read_image_sets(folder_of(row.path))
@@ -280,7 +277,7 @@ class LabelRole(Role):
     """The column with the class of each row or of each of its boxes, or with several classes.
 
     Attributes:
-        separator: the separator of classes in a text; empty if a text is one class.
+        separator: the separator of classes in a string; empty if a string is one class.
         is_list: whether there may be any number of classes.
         of_boxes: whether there is a class for each box.
         names: reads the names of classes.
@@ -315,7 +312,7 @@ class LabelRole(Role):
         """Returns the classes in a cell; none if it is empty.
 
         Raises:
-            ValueError: there are several, although each row has one.
+            ValueError: the cell has several classes, although the first rows have one each.
         """
         if self.names.is_missing(cell):
             return []
@@ -335,12 +332,12 @@ def _is_blank(part: Any) -> bool:
 
 
 def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
-    """Returns the classes in a cell that is not empty.
+    """Returns the classes in a non-empty cell.
 
     Args:
         cell: the cell.
-        separator: the separator of classes in a text; empty if a text is one class.
-        in_text: whether a text may be a list even without a separator.
+        separator: the separator of classes in a string; empty if a string is one class.
+        in_text: whether a string may be a list even without a separator.
     """
     if isinstance(cell, bytes):  # Parquet may store texts without marking them as such
         cell = cell.decode()
@@ -384,7 +381,7 @@ class BoxFeatureRole(FeatureRole):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompanionRole(FeatureRole):
-    """A column of images beside the images."""
+    """A column of masks or paired images."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         cell = row.cells[self.column]
@@ -417,11 +414,11 @@ class CompareCounts(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxesRole(Role):
-    """The column of boxes; finds out which are bad, and whether there are any.
+    """The column of boxes; records which are bad, and whether there are any.
 
     Attributes:
         boxes: the feature.
-        policy: what becomes of images without boxes.
+        policy: the treatment of bad boxes and of images without boxes.
     """
 
     boxes: Boxes

@@ -37,26 +37,26 @@ class Tables:
 
     Attributes:
         files: all tables, sorted.
-        options: options that say which columns have a role.
-        splits: split -> share, by a stable hash of key or group; may be empty.
+        options: options that assign roles to columns.
+        splits: split -> fraction, by a stable hash of the key or group; may be empty.
         stratify: whether `transforms.splitting` chooses the splits later.
-        split_role: the step that gives each row its split where no option does.
+        split_role: the step that assigns each row its split if no option does.
         classes: the allowed classes, or None for any.
         numbered_names: allowed class -> its name, if classes are the numbers of names in a file.
-        folder: the folder that all tables share, with a trailing slash.
+        folder: the folder that all tables are in, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for the folder of each table.
-        image_folders: folders that paths start from instead, for tables that are named like them.
+        image_folders: folders that the paths of certain tables start from instead.
         prefix, ignores_case, parts: how paths are read; see `ImageRoots`.
         multi_label: whether an image has any number of labels.
         label_names, key_names: read the cells of these columns.
         features: the columns that become features.
-        read_rows: yields the rows of a table with some columns.
+        read_rows: yields the rows of a table, with some of its columns.
         one_row_each: whether each table is a row, so that an unreadable table is a reject.
-        joins_rows: whether `read_rows` joins the rows of an image, each of which has a box.
+        joins_rows: whether `read_rows` joins the rows of an image that each hold a box or a class.
         box_cure: how to declare boxes that rows may hold; empty if nothing looks like boxes.
         missing: the message about the first images if none exists; else empty.
-        warnings: lines about what the first rows show.
+        warnings: lines about findings in the first rows.
     """
 
     files: tuple[str, ...]
@@ -86,7 +86,7 @@ class Tables:
 
     @property
     def columns(self) -> list[str]:
-        """The columns to read, each once."""
+        """The columns to read, without repeats."""
         names = [feature.name for feature in self.features]
         return list(dict.fromkeys([*self.options.roles, *names]))
 
@@ -96,7 +96,7 @@ class Tables:
         return self.options.uri_column or self.options.key_column
 
     def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
-        """Returns the splits that folders are named like, if nothing uses or reports them yet.
+        """Returns the splits that folders are named after, if nothing uses or reports them yet.
 
         Args:
             split_folders: see `Survey`.
@@ -113,16 +113,16 @@ class Tables:
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
-        The reference of an unusable row carries the reason of its reject; so does that of an
-        unreadable table, if each table is one row.
+        The reference of an unusable row has the reason of its reject; so does that of an unreadable
+        table, if each table is one row.
 
         Args:
             path: the table.
-            skipped: counts files in it that belong to no row.
+            skipped: counts files in the table that belong to no row.
 
         Raises:
-            UsageError: a folder in which files are looked for cannot be listed.
-            DataError: the table is damaged; names the row.
+            UsageError: a folder in which files are looked up cannot be listed.
+            DataError: the table is damaged; the message names the row.
         """
         columns = self.columns
         name = path[len(self.folder) :]
@@ -143,7 +143,7 @@ class Tables:
             yield _first_ref(name, 1)._replace(reason="bad-value", detail=detail)
 
     def _reject(self, name: str, row: BadRow) -> ImageRef:
-        """Returns the reference of a row that cannot be read, given the name of its table."""
+        """Returns the reference of an unreadable row, given the name of its table."""
         table = name if self.key_column else split_suffix(name)[0]
         detail = f"{name_row(name, row.number)}: {row.problem}"
         return _first_ref(table, row.number)._replace(reason="bad-value", detail=detail)
@@ -221,12 +221,12 @@ class Tables:
 
 
 def _first_ref(table: str, number: int) -> ImageRef:
-    """Returns the reference of a row of which only the number is known."""
+    """Returns the reference of a row, of which only the number is known yet."""
     return ImageRef(f"{table}#{number}", 0, 0, NO_SPLIT, columns=b"")
 
 
 def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
-    """Returns the file of a companion of an image.
+    """Returns the file of an image's companion.
 
     The companion has a path, or its bytes are in the columns of the reference.
 
@@ -243,7 +243,7 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
 
 
 def _cure_fraction(role: Role) -> str:
-    """Says what to do about a number that is not whole, in a column of whole numbers."""
+    """Says what to do about a fractional number in a column of whole numbers; else empty."""
     if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
         return ""
     declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"

@@ -1,10 +1,10 @@
-"""Defines what tables that hold their images have in common.
+"""Defines the common parts of tables that hold their images.
 
-They are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
+These are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
 (`tables.tfrecord_rows`).
 
-The cell of an image is a `storage.Entry` whose place says which bytes of the file it is, see
-`inputs.archives`: the image is read later, with the other images of its shard.
+The cell of an image is a `storage.Entry` whose place identifies its bytes in the file; see
+`inputs.archives`. The image is read later, along with the other images of its shard.
 """
 
 import abc
@@ -24,9 +24,9 @@ class ImageColumns(NamedTuple):
     """The columns of a table that hold images.
 
     Attributes:
-        main: the column of the images that are converted; empty if the rows become the records.
+        main: the column of the images to convert; empty if the rows become records.
         alternatives: columns that may have the image of a row that has none in `main`.
-        companions: columns of masks and other images beside the main ones.
+        companions: columns of masks and paired images.
     """
 
     main: str
@@ -39,7 +39,7 @@ class ImageColumns(NamedTuple):
         return frozenset(filter(None, [self.main, *self.alternatives, *self.companions]))
 
     def find_main(self, row: Container[str]) -> str:
-        """Returns the column of a row that has its image; empty if none has."""
+        """Returns the column that has the image of a row; empty if none has."""
         for name in (self.main, *self.alternatives):
             if name in row:
                 return name
@@ -60,7 +60,7 @@ def _image_columns(images: Sequence[str]) -> ImageColumns:
 class Samples(ObjectFormat):
     """A format of tables that hold their images.
 
-    The main image may be missing in a row, which then has its image in an alternative column.
+    A row without the main image has its image in an alternative column.
     """
 
     may_be_numbered = True
@@ -75,7 +75,8 @@ class Samples(ObjectFormat):
     ) -> Iterator[dict[str, Any]]:
         """Yields the rows of a table.
 
-        Files in columns of images are entries, whatever they hold."""
+        Files in image columns are entries, whatever they hold.
+        """
 
     def read_objects(
         self, path: str, file: IO[bytes], selection: ColumnSelection
@@ -96,7 +97,7 @@ class Samples(ObjectFormat):
 
 
 def decode_text(data: bytes) -> str | bytes:
-    """Returns the text of a value or a file, or its bytes if it is not UTF-8."""
+    """Returns a value or a file as a string, or as bytes if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""Warns of cells that seem to name several classes, but are each read as one.
+"""Warns about cells that seem to name several classes, but are each read as one class.
 
-Such cells are lists as programs write them in CSV, and texts of classes with a separator.
+Such cells are lists as programs write them in CSV, and classes joined by a separator.
 """
 
 import collections
@@ -42,7 +42,7 @@ _PartsOf = dict[str, list[str]]  # text -> its parts
 
 
 def find_presence_column(columns: Iterable[str]) -> str:
-    """Returns the column with 0 where an image does not have the row's class; empty if none."""
+    """Returns the column with 0 if an image does not have the row's class; may be empty."""
     numbers = collections.Counter(columns)
     by_name = {
         re.sub("[^a-z]", "", column.lower()): column
@@ -57,7 +57,7 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
 
     Args:
         options: the options of the conversion, which does not join rows.
-        first: the first rows, with the columns of images and classes.
+        first: the first rows, including the columns of images and classes.
     """
     groups = first.group(options.uri_column)
     several = [group for group in groups if _have_different(group, options.label_column)]
@@ -91,7 +91,7 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
         cells: the first cells of the column with the classes.
 
     Raises:
-        UsageError: they hold something else.
+        UsageError: the cells hold something else.
     """
     column = options.label_column
     lists = [*_split_cells(cells, options.label_separator)]
@@ -144,10 +144,10 @@ def _find_class_field(members: Mapping[str, Any]) -> str:
 
 
 def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
-    """Names what lists with a number for each class hold: int64, 0 or 1, or float; else empty.
+    """Returns the type of lists with a number for each class, int64 or float; else empty.
 
-    All lists have the same length, and truth values, shares, or a repeated number show that the
-    numbers are no ids.
+    All lists must have the same length, and booleans, fractions or repeats must show that the
+    numbers are not ids. The type is int64 if all numbers are 0 or 1.
     """
     sizes = {len(members) for members in lists}
     if len(sizes) != 1 or min(sizes) < 2:
@@ -161,12 +161,12 @@ def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
 
 
 def _are_truth_values(lists: Sequence[Sequence[Any]]) -> bool:
-    """Whether lists of 0 and 1 say for each class whether it applies, and are no ids."""
+    """Whether lists of 0 and 1 say for each class whether it applies, instead of being ids."""
     return _have_repeats(lists) or isinstance(lists[0][0], bool)
 
 
 def _have_repeats(lists: Iterable[Sequence[Any]]) -> bool:
-    """Whether one of some lists has a member several times."""
+    """Whether any list has a repeated member."""
     return any(len({*members}) < len(members) for members in lists)
 
 
@@ -175,7 +175,7 @@ def _is_share(number: str) -> bool:
 
 
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:
-    """Yields a warning about classes that seem to be several.
+    """Yields a warning about classes that each seem to be several.
 
     Args:
         options: the options of the conversion.
@@ -211,7 +211,7 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
 
 
 def _looks_like_boxes(text: str) -> bool:
-    """Whether a text is a class with the numbers of a box, once or several times."""
+    """Whether a string is a class with the numbers of a box, once or several times."""
     words = text.split()
     for number in _BOX_WORDS:
         numbers = [word for place, word in enumerate(words) if place % number]
@@ -229,7 +229,7 @@ def _describe_list(options: ConvertOptions, text: str) -> str:
 
 
 def _is_list_of_objects(text: Any) -> bool:
-    """Whether a text is a list of objects, as Label Studio writes boxes to CSV."""
+    """Whether a string is a list of objects, which Label Studio writes for boxes in CSV."""
     if not isinstance(text, str) or not text.startswith("[{"):
         return False
     try:
@@ -247,7 +247,7 @@ def _is_list(text: str) -> bool:
 
 
 def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
-    """Returns the parts of the first texts that are short, unless there are too many."""
+    """Returns the parts of the first short strings, up to a total number of parts."""
     parts_of: _PartsOf = {}
     num_parts = 0
     for text in texts[:_MOST_NAMES]:
@@ -261,9 +261,9 @@ def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
 
 
 def _find_compound(parts_of: _PartsOf) -> str:
-    """Returns the first text whose parts are those of other, shorter texts; empty if none.
+    """Returns the first string whose parts all occur in other, shorter strings; empty if none.
 
-    For example `Mass|Nodule` beside `Mass` and `Nodule`.
+    An example is `Mass|Nodule` if there are `Mass` and `Nodule`.
     """
     bit_of = {part: 1 << number for number, part in enumerate(_list_parts(parts_of))}
     sets = {text: sum({bit_of[part] for part in parts}) for text, parts in parts_of.items()}
@@ -275,16 +275,16 @@ def _find_compound(parts_of: _PartsOf) -> str:
 
 
 def _list_parts(parts_of: _PartsOf) -> list[str]:
-    """Lists all parts, each once."""
+    """Lists all parts, without repeats."""
     return [*dict.fromkeys(itertools.chain.from_iterable(parts_of.values()))]
 
 
 def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
-    """Returns the first text of several parts, if texts are mixed from the same parts; else empty.
+    """Returns the first string with several parts, if strings mix the same parts; else empty.
 
     Examples are `haze primary`, `clear primary` and `clear primary water`, or `16 0` and `7 1 2`.
-    Words that names share are at one end of them, as in `brown bear` and `polar bear`; sentences
-    repeat some words.
+    By contrast, names share words only at one end, as in `brown bear` and `polar bear`, and
+    sentences repeat some words.
     """
     compounds = [text for text, parts in parts_of.items() if len(parts) > 1]
     if not compounds or _have_repeats(parts_of.values()):
@@ -300,9 +300,10 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
 
 
 def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
-    """Whether all texts share a part that moves, and one text includes another of several parts.
+    """Whether all strings share a part that moves, and one includes all parts of another.
 
-    For example `agriculture clear primary` includes `clear primary`, beside `haze primary water`.
+    For example, `agriculture clear primary` includes `clear primary`, and there is `haze primary
+    water`.
     """
     groups = {*map(frozenset, lists)}
     if not _LEAST_SHARING <= len(groups) <= _MOST_SHARING:
@@ -313,7 +314,7 @@ def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
 
 
 def _find_moving(lists: Iterable[Sequence[str]]) -> set[str]:
-    """Returns the parts that are at several places of texts, counted from either end."""
+    """Returns the parts that have several positions in strings, counted from either end."""
     from_start = collections.defaultdict[str, set[int]](set)
     from_end = collections.defaultdict[str, set[int]](set)
     for parts in lists:
@@ -324,7 +325,7 @@ def _find_moving(lists: Iterable[Sequence[str]]) -> set[str]:
 
 
 def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:
-    """Whether all parts are whole numbers, and some texts have more of them than others."""
+    """Whether all parts are whole numbers, and some strings have more parts than others."""
     sizes = set[int]()
     for parts in lists:
         sizes.add(len(parts))
@@ -334,7 +335,7 @@ def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:
 
 
 def _is_union(parts: int, others: Iterable[int]) -> bool:
-    """Whether some other sets, each a part of this one, have all of its members together.
+    """Whether the subsets of a set, among some other sets, together have all of its members.
 
     Sets are numbers, with a bit for each member.
     """

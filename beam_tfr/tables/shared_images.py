@@ -1,4 +1,4 @@
-"""Separates lists of splits that share images, as in YOLO and Pascal VOC."""
+"""Separates split lists that share images, as in YOLO and Pascal VOC."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from beam_tfr.schema.differences import join_names
 
 
 class SplitList(NamedTuple):
-    """A list of the images of a split.
+    """A list of the images in a split.
 
     Attributes:
         name: the name of the list in messages.
@@ -24,9 +24,9 @@ class SeparatedLists(NamedTuple):
     """Lists that share no images.
 
     Attributes:
-        images: the images of each list, in order; an image of several lists stays in the first.
+        images: the images of each list, in order; an image in several lists stays in the first.
         problems: image that two lists name -> what is wrong with it.
-        notes: what was done, for people.
+        notes: lines for users about changes to the lists.
     """
 
     images: list[Mapping[str, None]]
@@ -37,8 +37,8 @@ class SeparatedLists(NamedTuple):
 def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
     """Removes images that are in two lists from the later one.
 
-    They are rejects, since an image in two splits makes a test worthless. But a list that is a copy
-    of another one is left out: some data sets name the same images as val and as test.
+    These images become rejects, since an image in two splits makes a test worthless. But a list
+    that is a copy of another is left out: some data sets name the same images for val and test.
 
     Raises:
         ValueError: all images of a list are in another, longer one.

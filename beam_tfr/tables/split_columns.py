@@ -1,4 +1,4 @@
-"""Finds the column that says the split of each row, where no option names it."""
+"""Finds the column that holds the split of each row, if no option names it."""
 
 import collections
 import contextlib
@@ -50,11 +50,11 @@ _LIKE_WORD = re.compile(
 
 
 def find_split_column(content: TableContent) -> str:
-    """Finds the column, or field of the objects in one, that may say the split of each row.
+    """Finds the column, or field of objects in a column, that may hold the split of each row.
 
-    Empty if none is named like that, if an option names another, or if the column is named as a
-    feature or has another role. Columns come before fields, such as `labels.example.com/ml_use`,
-    and whole names before longer ones, such as `image/split`.
+    Empty if no column has such a name, if an option names another, or if the column is declared as
+    a feature or has another role. Columns come before fields, such as `labels.example.com/ml_use`,
+    and exact names before longer ones, such as `image/split`.
     """
     options = content.options
     if options.split_column:
@@ -68,12 +68,12 @@ def find_split_column(content: TableContent) -> str:
 
 
 def is_named_like_splits(column: str) -> bool:
-    """Whether a column is named like one that says the split of each row."""
+    """Whether the name of a column suggests that it holds the split of each row."""
     return _last_name(column) in (_SPLIT, *_OTHER_NAMES)
 
 
 def _list_with_fields(content: TableContent) -> list[str]:
-    """Lists the columns of tables, and the fields of the objects in them."""
+    """Lists the columns of tables, and the fields of objects in them."""
     columns = [*content.columns]
     if isinstance(content.table_format, JsonLines | Parquet) and not content.read_rows:
         columns += list_fields(content.files[0], _FIRST_ROWS)
@@ -81,14 +81,14 @@ def _list_with_fields(content: TableContent) -> list[str]:
 
 
 def describe_split_feature(column: str) -> str:
-    """Returns the message about a column that is a feature, so it gives no splits; may be empty."""
+    """Returns the message about a column of splits that is a feature instead; may be empty."""
     if _last_name(column) != _SPLIT:
         return ""
     return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
 
 
 def imply_split_column(content: TableContent, column: str, cells: Sequence[Any]) -> TableContent:
-    """Returns the content with the splits of a column, if its cells are certainly splits.
+    """Returns the content with splits from a column, if its cells are certainly splits.
 
     Args:
         content: the other findings about the tables.
@@ -120,7 +120,7 @@ def _add_warning(content: TableContent, warning: str) -> TableContent:
 
 
 def _describe_other_values(content: TableContent, column: str, cells: Sequence[Any]) -> str:
-    """Returns the message about a column called `split` whose cells may not be splits.
+    """Returns the message about a column named `split` whose cells may not be splits.
 
     Args:
         content: the other findings about the tables.
@@ -148,21 +148,21 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
 
 
 def _without_shares(content: TableContent) -> str:
-    """Says what to leave out so that a column can give the splits; mostly empty."""
+    """Names the option to leave out so that a column can define the splits; mostly empty."""
     option = content.options.shares_option
     return f" without `{option}=`" if option else ""
 
 
 def _suggest_names(column: str, values: Iterable[str]) -> str:
-    """Returns a line of pandas that turns the values of a column into names of splits, or empty."""
+    """Returns a line of pandas that replaces a column's values by split names; may be empty."""
     line = suggest_names(column, values)
     return f"; with pandas, if they mean this: {line}" if line else ""
 
 
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
-    """Returns unused columns that may say the split of each row -> their values.
+    """Returns unused columns that may hold the split of each row -> their values.
 
-    Names other than those of `find_split_column` are common too, such as dataset and is_train.
+    Their names are not those of `find_split_column`, but common too, such as dataset and is_train.
     """
     options = content.options
     table = content.files[0]
@@ -176,7 +176,7 @@ def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
 def describe_other_columns(
     content: TableContent, values_of: Mapping[str, Collection[str]]
 ) -> Iterator[str]:
-    """Yields a line about columns that may say the split of each row, if there are any.
+    """Yields a line about columns that may hold the split of each row, if there are any.
 
     Args:
         content: the findings about the tables.
@@ -199,8 +199,8 @@ def describe_other_columns(
 def _list_candidates(content: TableContent) -> list[str]:
     """Lists the columns without a role that may hold splits.
 
-    Of a text file all columns are read in any case, but of a Parquet file only those with a likely
-    name.
+    For text files, which are read in full anyway, these are all columns; for Parquet files, only
+    those with a likely name.
     """
     columns = [*filter(None, _list_with_fields(content))]
     counts = collections.Counter(columns)
@@ -216,17 +216,17 @@ def _list_candidates(content: TableContent) -> list[str]:
 
 
 def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set[str]]:
-    """Finds the columns that may say splits, by their names and the first rows of a table.
+    """Finds the columns that may hold splits, by their names and the first rows of a table.
 
-    Either their names say so, or they hold only names of splits, or what may stand for these in a
-    column that is named after splits.
+    Either the name suggests it, or all values are names of splits, or the name is a word for splits
+    and the values are flags.
 
     Args:
         table: the first table.
         columns: the columns to look at.
 
     Returns:
-        Column -> its values, first the columns whose names say so.
+        Column -> its values, with columns found by name first.
     """
     values_of = {column: set[str]() for column in columns}
     if not columns:
@@ -245,7 +245,7 @@ def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set
 
 
 def _may_be_splits(column: str, values: Collection[str]) -> bool:
-    """Whether the few values of a column may say splits."""
+    """Whether the few values of a column may be splits."""
     if _OF_FLAGS.fullmatch(_last_name(column)) and are_flags(values):
         return True
     words = [re.split("[-_ ]", value)[0] for value in values if _LIKE_WORD.fullmatch(value)]
@@ -264,7 +264,7 @@ def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> N
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
-    """Yields lines about splits of a column that are probably not meant as written.
+    """Yields lines about splits in a column that are probably not meant as written.
 
     Args:
         column: the name of the column.
@@ -289,10 +289,10 @@ def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
 
 
 def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
-    """Whether the texts of a column are certainly splits; an empty text stands for anything else.
+    """Whether the values of a column are certainly splits.
 
     Args:
-        splits: the different texts.
+        splits: the different values; an empty string stands for anything that is not a split name.
         column: the name of the column.
         folder: the folder of the table.
     """
@@ -315,5 +315,5 @@ def _read_split(cell: Any) -> str:
 
 
 def _last_name(column: str) -> str:
-    """Returns the letters and digits after the last point, slash or colon in a column's name."""
+    """Returns the letters and digits after the last dot, slash or colon in a column's name."""
     return letters_of(re.split("[./:]", column)[-1])

@@ -1,6 +1,6 @@
-"""Chooses where the splits of rows come from if no option says it.
+"""Chooses where the splits of rows come from if no option says so.
 
-They come from lists of images beside the annotations of Pascal VOC, or from the places of tables.
+They come from image lists next to the annotations of Pascal VOC, or from the places of tables.
 """
 
 import collections
@@ -31,9 +31,9 @@ class SplitSource(NamedTuple):
     """The source of splits.
 
     Attributes:
-        role: the step that gives each row its split.
+        role: the step that assigns each row its split.
         warnings: lines about the source.
-        given: what says the splits, and which they are; empty if nothing says several.
+        given: where the splits come from, and their names; empty unless there are several.
     """
 
     role: roles.Role = roles.OneSplit()
@@ -42,7 +42,7 @@ class SplitSource(NamedTuple):
 
 
 def describe_splits(tables: Sequence[str], folder: str) -> str:
-    """Says where the splits of rows come from, and which they are; empty unless there are several.
+    """Says where the splits of rows come from, and names them; empty unless there are several.
 
     Args:
         tables: all tables.
@@ -70,12 +70,12 @@ def choose_split_source(
     Args:
         tables: all tables.
         folder: the folder of all tables, with a trailing slash.
-        images: paths of the images of the first rows, below the folder of all images.
+        images: paths of the images of the first rows, relative to the folder of all images.
         root: the folder of all images, with a trailing slash.
-        is_of_all: whether the only table has rows of all splits, whatever its name says.
+        is_of_all: whether the only table has rows of all splits, whatever its name suggests.
 
     Raises:
-        UsageError: some tables name a split, and some do not, or an image is in two lists.
+        UsageError: only some tables name a split, or lists of images conflict or are incomplete.
     """
     image_sets = SplitSource()
     if all(format_of(table).of_one_image for table in tables):
@@ -103,7 +103,7 @@ def choose_split_source(
 def _describe_unread_lists(
     tables: Sequence[str], folder: str, images: Sequence[str], root: str
 ) -> str:
-    """Returns the message about lists of splits beside tables or images; empty without any."""
+    """Returns the message about split lists near tables or images; empty if there are none."""
     if not images:
         return ""
     paths = [f"{root}{image}" for image in images]
@@ -111,7 +111,7 @@ def _describe_unread_lists(
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
-    """Returns lists of images beside annotations as the source; the default one without lists.
+    """Returns image lists next to annotations as the source; without lists, the default source.
 
     Raises:
         UsageError: some folders of annotations have lists in `ImageSets`, and others do not; or
@@ -144,7 +144,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
 
 
 def _missing_lists_error(without: str, with_lists: str) -> UsageError:
-    """Returns the error for a folder of annotations that lacks lists of images, unlike another."""
+    """Returns the error for a folder of annotations that lacks the image lists that another has."""
     return table_error(
         without,
         "has no lists of images such as ImageSets/Main/train.txt beside it, but "
@@ -155,7 +155,7 @@ def _missing_lists_error(without: str, with_lists: str) -> UsageError:
 def _count_images(
     images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
 ) -> collections.Counter[str]:
-    """Returns split -> number of images, given the images and the lists of each folder."""
+    """Returns split -> number of images, given the images and lists of each folder."""
     counts = collections.Counter[str]()
     for folder, images in images_of.items():
         counts.update(map(image_sets[folder].split_of, images))
@@ -172,7 +172,7 @@ def _count_missing(
 
 
 def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
-    """Yields the notes on lists of images, each once."""
+    """Yields the notes on image lists, without repeats."""
     yield from dict.fromkeys(note for sets in image_sets for note in sets.notes)
     rest = next(filter(None, (sets.rest for sets in image_sets)), "")
     if rest:
@@ -180,7 +180,7 @@ def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
 
 
 def _leave_out_lists(path: str, reason: str) -> SplitSource:
-    """Returns the source if lists that were found are not used, with a line that says so."""
+    """Returns the source if existing lists are not used, with a line that says so."""
     text = f"{path} is not taken for a list of the images of a split, as {reason}"
     return SplitSource(warnings=(text,))
 
@@ -194,7 +194,7 @@ def _read_image_sets(folder: str) -> ImageSets:
 
 
 def _describe_lists(first_list: str, counts: Mapping[str, int], num_missing: int) -> str:
-    """Returns the message about splits that lists of images give."""
+    """Returns the message about splits that come from image lists."""
     listed = [split for split in sort_splits(counts) if split != UNLISTED]
     splits = ", ".join(f"{split} ({counted(counts[split], 'image')})" for split in listed)
     message = f"lists of images give the splits: {splits or 'none'}, such as {first_list}"

@@ -1,4 +1,4 @@
-"""Suggests names of splits for other values in columns that say splits."""
+"""Suggests split names for other values in columns of splits."""
 
 import json
 import re
@@ -20,19 +20,19 @@ _WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 
 
 def are_flags(values: Iterable[str]) -> bool:
-    """Whether the values of a column are truth values or a few small numbers, and differ."""
+    """Whether the values of a column are booleans or small numbers, and at least two differ."""
     texts = {_plain(value) for value in values}
     return len(texts) > 1 and (texts <= _TRUE | _FALSE or texts <= _NUMBERS)
 
 
 def suggest_names(column: str, values: Iterable[str]) -> str:
-    """Returns a line of pandas that turns the values of a column into names of splits.
+    """Returns a line of pandas that replaces the values of a column by split names.
 
-    Empty if all values already are names of splits, or if no name is similar.
+    Empty if all values are already split names, or if no name is similar.
 
     Args:
         column: the name of the column.
-        values: the values of the column, as texts.
+        values: the values of the column, as strings.
     """
     all_values = sorted({*values})
     name_of = _name_flags(column, all_values) if are_flags(all_values) else _rename(all_values)
@@ -43,7 +43,7 @@ def suggest_names(column: str, values: Iterable[str]) -> str:
 
 
 def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
-    """Returns truth value or number -> the split that it may mean; none if there are too many."""
+    """Returns boolean or number -> the split that it may mean; empty if there are too many."""
     split = _meaning_of(column)
     if split and {_plain(value) for value in values} <= _TRUE | _FALSE:
         other = "test" if split == "train" else "train"
@@ -53,9 +53,9 @@ def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _meaning_of(column: str) -> str:
-    """Returns the split of rows that are true in a column, by its name; empty unless it says one.
+    """Returns the split of rows for which a column is true, from its name; empty if unclear.
 
-    For example `test` for `is_test`, and none for `train_test`.
+    For example, `test` for `is_test`, and an empty string for `train_test`.
     """
     text = column.lower().replace("eval", "test")
     splits = {split for word, split in _MEANINGS if word in text}
@@ -63,7 +63,7 @@ def _meaning_of(column: str) -> str:
 
 
 def _rename(values: Iterable[str]) -> Mapping[str, str]:
-    """Returns value that is no name of a split -> a similar name, such as train for `train set`."""
+    """Returns value that is not a split name -> a similar name, such as train for `train set`."""
     others = [value for value in values if not is_split_name(value)]
     plain = {value: re.sub(r"[^A-Za-z0-9]+", "_", value).strip("_") for value in others}
     short = {value: re.sub(r"_(?:set|data|images)$", "", name) for value, name in plain.items()}
@@ -72,13 +72,13 @@ def _rename(values: Iterable[str]) -> Mapping[str, str]:
 
 
 def _plain(value: str) -> str:
-    """Returns a value in lower case, and a whole number without its point."""
+    """Returns a value in lower case, or a whole number without its decimal point."""
     match = _WHOLE.fullmatch(value)
     return match[1] if match else value.lower()
 
 
 def _spell(value: str) -> str:
-    """Spells a value in Python, given its text in a table, as pandas reads that."""
+    """Spells a value of a table in Python, as pandas would read it."""
     match = _WHOLE.fullmatch(value)
     if match:
         return str(int(match[1]))

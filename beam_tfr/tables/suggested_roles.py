@@ -1,4 +1,4 @@
-"""Suggests options that name the columns of images and of their classes, for messages."""
+"""Suggests options that name the columns of images and their classes, for messages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,11 +13,11 @@ _MOST_FIELDS = 100  # fields of objects whose cells are looked at
 
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
-    """Returns options that read rows as images with their classes; empty without image columns.
+    """Returns options that read rows as images with classes; empty without a column of images.
 
     Args:
         content: the findings about the tables.
-        uri_column: the column of images, if it is known.
+        uri_column: the column of images, if known.
     """
     uri_column = uri_column or find_file(content.files[0], content.columns)
     if not uri_column:
@@ -32,7 +32,7 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
 
     Args:
         content: the findings about the tables.
-        labels: cells of the column of classes.
+        labels: cells of the column with the classes.
     """
     label = content.options.label_column
     metadata = f"{label}-metadata"
@@ -51,9 +51,9 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
 
 
 def _find_label(content: TableContent, uri_column: str) -> str:
-    """Returns the column, or the field of an object, that is named like classes; or empty.
+    """Returns the column, or field of objects, whose name suggests classes; may be empty.
 
-    In a table of SageMaker, it is the column with metadata beside it.
+    In a table of SageMaker, this is the column that has metadata next to it.
     """
     others = [name for name in content.columns if name != uri_column]
     column = find_name(CLASSES, by_plain_name(others))
@@ -66,7 +66,7 @@ def _find_label(content: TableContent, uri_column: str) -> str:
 
 
 def _are_texts(cells: Iterable[Any]) -> bool:
-    """Whether each cell has a text, or a list of texts."""
+    """Whether each cell holds a string, or a list of strings."""
     return all(isinstance(member, str) for cell in cells for member in members_of(cell))
 
 

@@ -1,9 +1,10 @@
 """Reads tars of WebDataset (https://github.com/webdataset/webdataset).
 
-Consecutive files with the same path up to the first dot of their name are a sample, which is a row.
-The rest of their names, in lower case, are its columns, as are the fields of an object in a .json.
+A sample is a row. It consists of consecutive files with the same path up to the first dot of their
+names. The rest of these names, in lower case, are its columns, along with the fields of the object
+in a .json file.
 
-Hidden files, and files about the tar itself, belong to no sample: they are skipped.
+Hidden files, and files about the tar itself, belong to no sample and are skipped.
 """
 
 import itertools
@@ -106,7 +107,7 @@ def _list_files(
 
 
 def _is_of_sample(path: str) -> bool:
-    """Whether the name of a file says that it belongs to a sample."""
+    """Whether a file belongs to a sample, by its name."""
     parts = path.split("/")
     name = parts[-1]
     leads_out = path.startswith("/") or ".." in parts
@@ -160,13 +161,13 @@ def _read_sample(
 
 
 def _read_text(data: bytes) -> str | bytes:
-    """Returns the text of a file without its last line end, or its bytes if it is no text."""
+    """Returns a file as a string without its last line end, or as bytes if it is not text."""
     text = decode_text(data)
     return text.rstrip("\r\n") if isinstance(text, str) else text
 
 
 def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
-    """Returns the fields of a JSON object; none for another JSON value."""
+    """Returns the fields of a JSON object; empty for any other JSON value."""
     try:
         value = parse_json(data.decode())
     except ValueError as error:
@@ -175,14 +176,14 @@ def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
 
 
 def _is_stray(sample: _Sample, selection: ColumnSelection) -> bool:
-    """Whether a sample has nothing that is read, and no image that could be missed."""
+    """Whether a sample has no selected column, and no image that could be missed."""
     if not selection.columns or sample.has_image:
         return False
     return sample.row.keys().isdisjoint(selection.columns)
 
 
 def _describe_missing(sample: _Sample) -> str:
-    """Says why a sample has no image in the column of images."""
+    """Says why a sample has nothing in the column of images."""
     problem = f"has no value beside {join_texts(sample.names, _MOST_NAMES, ', ')}"
     if any("." in _column_of(name) for name in sample.names):
         problem += "; the key of a sample ends at the first dot of its names"
@@ -192,12 +193,12 @@ def _describe_missing(sample: _Sample) -> str:
 class _FilesTogether:
     """A check that all files of each sample are consecutive.
 
-    Files that lie apart would be samples of their own, without their labels. The check takes some
+    Scattered files would become samples of their own, without their labels. The check takes some
     100 bytes of memory for each sample.
 
     Args:
         path: the tar.
-        selection, images: what is read of the tar.
+        selection, images: the parts of the tar to read.
     """
 
     def __init__(self, path: str, selection: ColumnSelection, images: ImageColumns) -> None:
@@ -212,7 +213,7 @@ class _FilesTogether:
         """Checks the next sample.
 
         Raises:
-            DataError: files of this sample or an earlier one lie elsewhere.
+            DataError: this sample, or an earlier one, has files elsewhere.
         """
         key = hash_key(sample.key.encode("utf-8", "surrogateescape"))
         if key in self._keys:
@@ -244,7 +245,7 @@ class _FilesTogether:
         own.add(key)
 
     def _error(self, sample: _Sample, place: str) -> DataError:
-        """Returns the error for a sample with files at such a place."""
+        """Returns the error for a sample with files in this place."""
         names = join_texts(sample.names, _MOST_NAMES, ", ")
         verb = "is" if len(sample.names) == 1 else "are"
         return DataError(f"{names} {verb} {place}", option="table", value=self._path)

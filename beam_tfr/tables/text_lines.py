@@ -1,4 +1,4 @@
-"""Reads the lines of text tables, within bounds on the text of each row."""
+"""Reads the lines of text tables, and limits the size of each row."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ _BLOCK_BYTES = 1 << 20  # 1 MiB
 
 
 class RowBound:
-    """A bound on the text of each row, which may have several lines, and blank ones before it.
+    """A limit on the size of each row, including its lines and any blank lines before it.
 
     Args:
-        delimiter: the delimiter between the cells of a line; empty if it has no cells.
+        delimiter: the delimiter between the cells of a line; empty if lines have no cells.
 
     Attributes:
-        num_lines: the number of lines since the last row, which may be blank.
-        problem: what is wrong with the text of the last row that was read; empty if nothing is.
+        num_lines: the number of lines since the last row; these may be blank.
+        problem: what is wrong with the text of the last row; empty if nothing is.
     """
 
     def __init__(self, delimiter: str = "") -> None:
@@ -29,22 +29,26 @@ class RowBound:
         self.problem = ""
 
     def refill(self) -> None:
-        """Notes that a row is complete."""
+        """Records that a row is complete."""
         self._room = MAX_ROW_BYTES
 
     def pop_problem(self) -> str:
-        """Returns the problem of the last row, which the next row does not have."""
+        """Returns the problem of the last row, and clears it for the next row."""
         problem = self.problem
         self.problem = ""
         return problem
 
     def check_text(self) -> None:
-        """Raises ValueError if something is wrong with the text of the last row."""
+        """Checks the text of the last row.
+
+        Raises:
+            ValueError: something is wrong with the text.
+        """
         if self.problem:
             raise ValueError(self.pop_problem())
 
     def take(self, line: bytes) -> None:
-        """Notes that a row has one more line.
+        """Records that a row has one more line.
 
         Raises:
             ValueError: the row is too long, or the line has too many cells.
@@ -60,7 +64,7 @@ class RowBound:
             check_number(line.count(self._delimiter))
 
     def refill_after_each(self, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yields the rows that are not empty, and notes that each is complete."""
+        """Yields the rows that are not empty, and records that each is complete."""
         for cells in rows:
             self.num_lines = 0
             if cells:
@@ -71,7 +75,7 @@ class RowBound:
 def read_lines(file: IO[bytes], bound: RowBound, line_end: bytes = b"\n") -> Iterator[str]:
     """Yields the lines of a text file, with their ends.
 
-    Of a line that is not UTF-8, `bound` has the problem.
+    If a line is not UTF-8, the problem is stored in `bound`.
 
     Raises:
         ValueError: a row is too long.
@@ -95,7 +99,7 @@ def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
-    r"""Yields the lines of a file whose line ends are not b"\n", with these ends."""
+    r"""Yields the lines of a file whose line ends are not b"\n", including these ends."""
     rest = b""
     while block := file.read(_BLOCK_BYTES):
         *lines, rest = (rest + block).split(line_end)

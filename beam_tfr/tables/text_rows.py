@@ -52,9 +52,9 @@ _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of object
 
 
 class Delimited(TableFormat):
-    """CSV, or text with another delimiter: the first line names the columns.
+    """CSV, or text with another delimiter, whose first line names the columns.
 
-    The dialect is the one that `find_dialect` finds in the first lines.
+    `find_dialect` finds the dialect from the first lines.
     """
 
     has_types = False
@@ -123,8 +123,8 @@ class _Lines:
     Attributes:
         header: the names of the columns.
         rows: the numbered rows that are not empty.
-        line_of_end: returns the line in which the last row that was read ends, from 1.
-        bound: says what is wrong with the text of the last row that was read.
+        line_of_end: returns the line on which the last row that was read ends, from 1.
+        bound: has the problem of the last row's text, if any.
     """
 
     header: list[str]
@@ -172,10 +172,10 @@ def _read_lines(path: str, file: IO[bytes], dialect: Dialect) -> _Lines:
 def _parse_rows(
     parser: Iterator[list[str]], bound: RowBound, dialect: Dialect
 ) -> Iterator[list[str]]:
-    """Yields the cells of each row; of a row whose quotes do not match, `bound` has the problem.
+    """Yields the cells of each row; if a row's quotes do not match, `bound` has the problem.
 
     Raises:
-        ValueError: the quotes do not match in several lines, or in a line with carriage returns,
+        ValueError: quotes do not match across several lines, or in a line with carriage returns,
             which may be several rows.
     """
     while True:
@@ -197,7 +197,7 @@ def _check_rows(
     """Yields the numbered rows, with as many cells as the header, and stand-ins for bad rows.
 
     Raises:
-        DataError: the table seems to be damaged as a whole.
+        DataError: the whole table seems to be damaged.
     """
     header = lines.header
     num_columns = len(header)
@@ -227,9 +227,9 @@ def _check_rows(
 def _skip_empty_rows(
     path: str, rows: Iterable[tuple[int, list[str]]], say: Callable[[str], object]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the numbered rows that have a value, and reports the first row without one.
+    """Yields the numbered rows that have a value, and reports the first row that has none.
 
-    Spreadsheets write such rows below the last one.
+    Spreadsheets write empty rows after the last one.
     """
     is_told = False
     for number, cells in rows:
@@ -241,12 +241,12 @@ def _skip_empty_rows(
 
 
 def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
-    """Returns the number of a row, with the line in which it begins unless that is the next number.
+    """Returns the number of a row, along with its line unless this follows from the number.
 
     Args:
         number: the number of the row.
         cells: the cells of the row.
-        end: the line in which the row ends, from 1.
+        end: the line on which the row ends, from 1.
     """
     line = end - "".join(cells).count("\n")
     return number if line == number + 1 else RowAtLine(number, line)
@@ -260,7 +260,7 @@ def _fit_cells(cells: list[str], header: Sequence[str]) -> list[str]:
 
 
 def _leave_out_unnamed(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns the columns of a header, without unnamed columns that have no value in some rows.
+    """Returns the columns of a header, without unnamed columns that have no value in these rows.
 
     Programs write such columns as commas at the end of each line.
     """
@@ -295,7 +295,7 @@ def _check_unnamed(path: str, number: int, cells: Sequence[str], unnamed: Iterab
 
 
 class JsonLines(ObjectFormat):
-    """JSON Lines: an object in each line that is not blank."""
+    """JSON Lines, with an object on each line that is not blank."""
 
     may_be_gzipped = True
     may_have_box_rows = True

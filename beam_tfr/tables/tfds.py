@@ -1,6 +1,6 @@
 """Reads a dataset of TensorFlow Datasets as a table, given its dataset_info.json.
 
-`features.json` beside it says which feature is the image and which its class, and
+`features.json` in the same folder says which feature is the image and which its class, and
 `FEATURE.labels.txt` names the classes. TensorFlow Datasets itself is not needed. See
 https://www.tensorflow.org/datasets/external_tfrecord.
 """
@@ -39,7 +39,7 @@ class _Split(msgspec.Struct, rename="camel"):
 class _Info(msgspec.Struct, rename="camel"):
     """The fields of dataset_info.json that are read.
 
-    `supervised_keys` nest tuples and dicts; the only texts in them are names of features.
+    `supervised_keys` nests tuples and dicts, in which the only strings are names of features.
     """
 
     name: str
@@ -53,7 +53,7 @@ class _ClassLabel(msgspec.Struct, rename="camel"):
 
 
 class _Feature(msgspec.Struct, rename="camel"):
-    """A feature: its type is the name of the field that is present."""
+    """A feature, whose type is the name of the field that is present."""
 
     image: Any = msgspec.UNSET
     class_label: _ClassLabel | msgspec.UnsetType = msgspec.UNSET
@@ -70,17 +70,14 @@ class _Features(msgspec.Struct, rename="camel"):
 
 
 class _Shard(NamedTuple):
-    """A file of records and its split.
-
-    dataset_info.json says how many records it has.
-    """
+    """A file of records: its split, and how many records dataset_info.json says it has."""
 
     split: str
     num_records: int
 
 
 class _Description(NamedTuple):
-    """The findings in the files beside the shards.
+    """The findings in the files next to the shards.
 
     Attributes:
         shards: path -> shard, for shards with records.
@@ -165,7 +162,7 @@ def _read_json(path: str, fields: type[_Fields]) -> _Fields:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yields the texts in a value of JSON, without the names of its fields."""
+    """Yields the strings in a JSON value, except for names of fields."""
     match value:
         case str():
             yield value
@@ -187,7 +184,7 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
     """Yields file name and shard, for each shard with records.
 
     Raises:
-        ValueError: the files are no TFRecords, or not in the folder of the dataset.
+        ValueError: the files are not TFRecords, or not in the folder of the dataset.
     """
     num_shards = sum(len(split.shard_lengths) for split in info.splits)
     if num_shards > MOST_SHARDS:
@@ -202,10 +199,10 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
 
 
 def _fill_template(info: _Info, split: _Split) -> str:
-    """Returns the name of the files of a split, without the number of each.
+    """Returns the name of a split's files, with a placeholder for the number of each.
 
     Raises:
-        ValueError: the files are no TFRecords, or not in the folder of the dataset.
+        ValueError: the files are not TFRecords, or not in the folder of the dataset.
     """
     template = split.filepath_template or _TEMPLATE
     parts = {"{DATASET}": info.name, "{SPLIT}": split.name, "{FILEFORMAT}": info.file_format}
@@ -221,13 +218,13 @@ def _fill_template(info: _Info, split: _Split) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Shards:
-    """The shards of a dataset, whose images are in a column."""
+    """The shards of a dataset, with the column of their images."""
 
     dataset: _Description
     image_column: str
 
     def read_rows(self, path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
-        """Yields the rows of a shard, with the names of its split and of their classes.
+        """Yields the rows of a shard, with the names of its split and of the rows' classes.
 
         Raises:
             DataError: the shard has more or fewer records than dataset_info.json says.
@@ -254,7 +251,7 @@ class _Shards:
 
 
 def _name_class(cell: Any, names: Mapping[str, str]) -> str | BadCell:
-    """Returns the class with an id, which is a number or a text."""
+    """Returns the class with an id, which is a number or a string."""
     try:
         return names[str(cell)]
     except KeyError:

@@ -1,6 +1,6 @@
 """Reads TFRecords (https://www.tensorflow.org/tutorials/load_data/tfrecord).
 
-A tf.train.Example is a row, and a feature is a column. One more column holds the boxes whose sides
+Each tf.train.Example is a row, and each feature is a column. Another column holds boxes whose sides
 are features, as in the object detection API.
 """
 
@@ -83,7 +83,7 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
     """Yields the records of a file.
 
     Raises:
-        ValueError: the next record is damaged, cut or too long; says what helps.
+        ValueError: the next record is damaged, truncated or too long; the message names a fix.
     """
     try:
         yield from records
@@ -95,9 +95,9 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
 
 
 def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence[Any]]:
-    """Returns feature -> its values, without long lists that are not wanted.
+    """Returns feature -> its values, leaving long lists empty unless they are wanted.
 
-    A feature with too many values is a `BadCell`.
+    A feature with too many values becomes a `BadCell`.
 
     Raises:
         ValueError: see `read_message`.
@@ -117,10 +117,9 @@ def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence
 
 
 def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
-    """Describes the values of a column of images, if they are raw pixels; empty if not.
+    """Describes the values of an image column if they are raw pixels; else empty.
 
-    They are pixels if there are as many as height, width and channels say, which are other
-    features.
+    They are raw pixels if their number matches the height, width and channels in other features.
     """
     if len(values) != 1 or not isinstance(values[0], bytes) or _ENCODED.match(values[0]):
         return ""
@@ -142,7 +141,7 @@ def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
 def _find_file(
     listed: storage.Entry, name: str, value: bytes, record: bytes, begin: int
 ) -> storage.Entry:
-    """Returns the value of a feature as a listed file, given its record and where that begins."""
+    """Returns the value of a feature as a listed file, given its record and the record's offset."""
     member = archives.Member(len(value), begin + record.find(value), len(value))
     return member.to_entry(listed, name)
 

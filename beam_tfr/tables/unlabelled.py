@@ -1,4 +1,4 @@
-"""Finds images of Pascal VOC and COCO that none of the files describes."""
+"""Finds images of Pascal VOC and COCO that no annotation file describes."""
 
 import collections
 import contextlib
@@ -43,13 +43,13 @@ def describe_unlabelled(
 ) -> str:
     """Returns the message about images of Pascal VOC that are left out; empty if there are none.
 
-    Looks at the folders of the first images of each folder of XML files, and says nothing if an
-    image is not named like its XML file.
+    Looks at the folders of the first images for each folder of XML files. Empty if an image does
+    not have the name of its XML file.
 
     Args:
         tables: all XML files.
-        read_uris: yields the cells of a table with the paths of images.
-        choose_base: gives the folder that the paths of a table start from.
+        read_uris: yields the cells of a table with image paths.
+        choose_base: returns the folder that the paths of a table start from.
         finder: finds the images.
     """
     tables_in = collections.defaultdict[str, list[str]](list)
@@ -85,12 +85,12 @@ def describe_unlisted(
     """Returns the message about images of COCO that no table lists; empty if there are none.
 
     Looks at the folders of the listed images. If that would take long, the message says that they
-    were not looked at.
+    were not checked.
 
     Args:
         tables: all tables.
-        read_uris: yields the cells of a table with the paths of images.
-        choose_base: gives the folder that the paths of a table start from.
+        read_uris: yields the cells of a table with image paths.
+        choose_base: returns the folder that the paths of a table start from.
         finder: finds the images.
     """
     listed = set[str]()
@@ -112,17 +112,17 @@ def describe_unlisted(
 
 
 def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder) -> Iterator[str]:
-    """Yields the paths of the images of a table, skipping cells that are no paths."""
+    """Yields the paths of the images of a table, skipping cells that are not paths."""
     for name in read_uris(table):
         with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
             yield finder.find(name, base, table)
 
 
 def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[str, Iterable[Any]]]:
-    """Yields tables with the names of images in them.
+    """Yields tables along with the image names in them.
 
     Raises:
-        NotLookedAtError: the tables are large.
+        NotLookedAtError: the tables are too large.
     """
     are_remote = any(map(storage.is_remote, tables))
     if are_remote and len(tables) > _MOST_REMOTE_TABLES:
@@ -140,12 +140,12 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
 
 
 def _scan_names(table: str) -> Iterator[str]:
-    """Yields the values of `file_name` in a large file of COCO, without parsing it.
+    """Yields the values of `file_name` in a large COCO file, without parsing the file.
 
-    Some values may be those of files other than images. Takes 1 s for 500 MB.
+    Some values may name files other than images. Takes 1 s for 500 MB.
 
     Raises:
-        NotLookedAtError: there are too many, or none.
+        NotLookedAtError: there are too many names, or none.
     """
     number = 0
     begin = 0
