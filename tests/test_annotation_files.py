@@ -168,6 +168,31 @@ def test_labels_beside_the_folder_of_images_are_told(kind: str, tmp_path: Path) 
         assert all(message.format(tmp_path / "in") in note for note in about)
 
 
+@pytest.mark.parametrize("extension", ["caption", "lab", "tags", "csv", "yaml", "pkl", "ANN", "md"])
+@pytest.mark.parametrize("pattern", ["", "/*/*.jpg"])
+def test_files_with_the_stem_of_each_image_are_told(
+    extension: str, pattern: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "x").mkdir(parents=True)
+    for stem in ("a", "b", "c"):
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "in" / "x" / f"{stem}.jpg")
+        (tmp_path / "in" / "x" / f"{stem}.{extension}").write_text("a dog\n")
+    options = ConvertOptions(input=(f"{tmp_path}/in{pattern}",), output=str(tmp_path / "d"))
+    warnings = [*early_warnings(open_source(options))]
+    assert any(f"{tmp_path}/in/x/a.{extension}, are named like" in line for line in warnings)
+
+
+def test_files_that_only_belong_to_images_are_not_told(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    for stem in ("a", "b"):
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "x" / f"{stem}.jpg")
+        for extension in ("xmp", "AAE", "tfw", "mov", "NEF", "svg", "zip", "sha256"):
+            (tmp_path / "x" / f"{stem}.{extension}").touch()
+    (tmp_path / "x" / "a.notes").touch()  # for one image only
+    options = ConvertOptions(input=(str(tmp_path),), output=str(tmp_path / "d"))
+    assert not any("named like" in line for line in early_warnings(open_source(options)))
+
+
 def test_a_legend_of_masks_is_told_as_one(tmp_path: Path) -> None:
     """Roboflow's `_classes.csv` beside masks."""
     path = tmp_path / "_classes.csv"

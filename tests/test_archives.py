@@ -170,13 +170,14 @@ def test_a_zero_in_a_name_in_a_zip_declares_no_encoding() -> None:
 def test_labels_of_images_in_archives_are_told(tmp_path: Path, form: str) -> None:
     files = dict.fromkeys(["a/1.jpg", "a/1.CLS", "b/1.seg.png", "b/1.json", "a/._1.txt"], JPEG)
     files |= dict.fromkeys(["b/2.cls", "readme.txt", "labels/1.txt", "train.csv"], b"1")
+    files |= dict.fromkeys(["a/1.caption", "a/1.xmp", "a/2.caption"], b"1")
     files["meta/train.txt"] = b"a/1\n"
     make = {"zip": zipped, "tar": tarred}[form]
     (tmp_path / f"a.{form}").write_bytes(make(files))
     patterns = [f"{tmp_path}/a.{form}"]
     skipped = SkippedFiles(patterns, compile_exclusion((), "/"))
     assert len([*match_files(order_patterns(patterns), skipped=skipped)]) == 2
-    assert skipped.packed_labels.number == 5
+    assert skipped.packed_labels.number == 6
     assert f"{tmp_path}/a/a/1.CLS" in skipped.packed_labels.describe()
 
 

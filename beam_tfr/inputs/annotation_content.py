@@ -16,24 +16,16 @@ from beam_tfr.inputs.annotation_texts import (
 from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
 from beam_tfr.inputs.yolo_setups import describe_label_files, has_label_lines, has_setup_lines
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
-from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.extensions import FORMAT_OF, may_describe_image
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 # Extensions used by SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
 TEXTS_TO_RENAME = (".manifest", ".lst", ".odgt", ".labels", ".geojson")
-UNREAD = (".mat", ".npy", ".npz", ".pts")  # no option reads these
+UNREAD = (".mat", ".npy", ".npz", ".pts", ".pkl", ".pickle", ".h5", ".hdf5")  # by any option
 NO_EXTENSION = ""
-_EXTENSIONS = (
-    NO_EXTENSION,
-    ".xml",
-    ".json",
-    ".yaml",
-    ".yml",
-    ".txt",
-    *TEXTS,
-    *TEXTS_TO_RENAME,
-    *UNREAD,
-)
+# A file with one of these may be about several images.
+OF_MANY_IMAGES = (".xml", ".json", ".yaml", ".yml", ".txt", *TEXTS, *TEXTS_TO_RENAME)
+KNOWN_EXTENSIONS = (NO_EXTENSION, *OF_MANY_IMAGES, *UNREAD)
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
 _BEGIN_BYTES = 64 << 10
 _IS_TABLE = " can be read with `table=`"
@@ -55,12 +47,11 @@ _CLASS_COLUMN = re.compile(
 
 
 def annotation_extension(path: str) -> str | None:
-    """Returns the extension of a possible annotation file; None for other files.
-
-    Files without an extension may hold annotations too: their extension is empty.
-    """
+    """Returns the extension of a file that may hold annotations, perhaps empty; None for others."""
     extension = os.path.splitext(path)[1].lower()
-    return extension if extension in _EXTENSIONS else None
+    if extension in KNOWN_EXTENSIONS or may_describe_image(path):
+        return extension
+    return None
 
 
 def is_unread_label_file(path: str) -> bool:
@@ -90,7 +81,7 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
         candidates: extension -> some files that have it.
     """
     tables = list[str]()
-    for extension in sorted(candidates):
+    for extension in sorted({*candidates} & {*KNOWN_EXTENSIONS}):
         table = _describe_table(extension, candidates[extension])
         if table and not _is_named(table, tables):
             tables.append(table)

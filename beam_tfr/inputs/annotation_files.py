@@ -9,8 +9,7 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.inputs.annotation_content import (
-    NO_EXTENSION,
-    UNREAD,
+    OF_MANY_IMAGES,
     annotation_extension,
     describe_tables,
     is_unread_label_file,
@@ -92,7 +91,7 @@ def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list
         if extension is None or len(about[extension]) == MOST_LOOKED_INTO:
             continue
         is_about = images.is_named_alike(path) or is_unread_label_file(path)
-        is_of_many = extension not in (NO_EXTENSION, *UNREAD)
+        is_of_many = extension in OF_MANY_IMAGES
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
             is_about = images.are_named_in(read_begin(path), extension)

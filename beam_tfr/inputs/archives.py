@@ -37,7 +37,7 @@ from beam_tfr.inputs.zip_directory import ZipDirectory
 from beam_tfr.inputs.zip_names import UNIX, is_guessed, is_utf8, name_in_zip
 from beam_tfr.layouts.split_names import splits_of_file
 from beam_tfr.schema.errors import DataError, RejectError
-from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.extensions import is_junk, may_describe_image
 from beam_tfr.storage.opened import note_path
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ _MOST_TAR_HEADER = 1 << 20
 _MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
 _SIZE_BITS = 64  # for the size of a file in a tar
 _ENCRYPTED = 1  # flag of a file in a zip
-# Files that may hold labels of the image of the same name, or of all images.
-_LABELS = re.compile(r"(?is)^.*\.(?:cls|json|txt|xml|[ct]sv|jsonl|ndjson|parquet|ya?ml)$")
-_OF_ONE_IMAGE = (".cls", ".json", ".txt", ".xml")
+# Files that may hold labels of all images.
+_TABLES = (".json", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".yaml", ".yml")
 _EXTENSION = re.compile(r"\.[A-Za-z_]+(?:-[^:]*)?")
 # First bytes of files that are neither zip nor tar -> what these files are.
 _BEGIN_BYTES = 64
@@ -273,7 +272,7 @@ def _hold_files(
         shown_name = posixpath.basename(name) if member.is_outside else name
         if not is_image(f"{folder}/{shown_name}"):
             skipped.add_packed_kind(name)
-            if _LABELS.fullmatch(name):
+            if may_describe_image(name):
                 others.add(name)
             continue
         if member.is_guessed:
@@ -305,8 +304,8 @@ def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
         for image, _ in images:
             stems.add(_stem_of(image))
     for name, _ in others:
-        is_of_image = name.lower().endswith(_OF_ONE_IMAGE) and stems.has(_stem_of(name))
-        is_table = not name.lower().endswith((".cls", ".txt", ".xml"))
+        is_of_image = stems.has(_stem_of(name))
+        is_table = name.lower().endswith(_TABLES)
         is_list = name.lower().endswith(".txt") and splits_of_file(name.rpartition("/")[2])
         if (is_of_image or is_table or is_list) and not is_junk(name):
             yield name

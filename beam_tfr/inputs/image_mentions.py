@@ -1,5 +1,6 @@
 """Finds files that name images, or are named like images, whatever their format."""
 
+import collections
 import os
 import posixpath
 import re
@@ -50,7 +51,7 @@ class ImageMentions:
         """
         all_paths = [*paths]
         for path in all_paths:
-            extension = os.path.splitext(path)[1].lower()
+            extension = _extension_of(path)
             if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
                 return (
                     f"{noun}, such as {path}, name images, but are not read: "
@@ -61,19 +62,30 @@ class ImageMentions:
                     f"{noun}, such as {path}, name images, but are not read: write their content "
                     "into a `table=` with a row for each image or box"
                 )
-        for path in sorted(all_paths):
-            if self.is_named_alike(path):
-                return (
-                    f"{noun}, such as {path}, are named like images, but are not read: write "
-                    "their content into columns of a `table=`"
-                )
+        path = self._find_alike(all_paths)
+        if path:
+            return (
+                f"{noun}, such as {path}, are named like images, but are not read: write "
+                "their content into columns of a `table=`"
+            )
+        return ""
+
+    def _find_alike(self, paths: Sequence[str]) -> str:
+        """Finds a file that is named like an image; returns an empty string if there is none.
+
+        Where an extension says little about the content, several files must be named so.
+        """
+        alike = sorted(filter(self.is_named_alike, paths))
+        numbers = collections.Counter(map(_extension_of, alike))
+        for path in alike:
+            extension = _extension_of(path)
+            if extension in _OF_ONE_IMAGE or numbers[extension] >= min(2, len(self._names)):
+                return path
         return ""
 
     def is_named_alike(self, path: str) -> bool:
         """Whether a file is named like an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
-        stem, extension = os.path.splitext(posixpath.basename(path))
-        if extension.lower() not in _OF_ONE_IMAGE:
-            return False
+        stem = os.path.splitext(posixpath.basename(path))[0]
         if not self._stems.isdisjoint([stem, _TRUTH.sub("", stem)]):
             return True
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
@@ -92,6 +104,10 @@ class ImageMentions:
             return False
         starts = {os.fsdecode(start) for start in list_row_starts(begin)}
         return self.are_named_in(begin, ".txt") or not starts.isdisjoint(self._long_stems)
+
+
+def _extension_of(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
 
 
 def _list_cells(begin: bytes, extension: str) -> list[bytes]:

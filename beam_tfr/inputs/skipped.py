@@ -138,9 +138,9 @@ class SkippedFiles:
         self._note_use(path)
         if not self._is_first(pattern, path):
             return
+        self._note_annotations(path)
         if pattern.endswith("/"):
             name = path.removeprefix(pattern)
-            self._note_annotations(path)
         else:
             name = path.rpartition("/")[2]
             folder = split_pattern(pattern)[0]
@@ -168,6 +168,8 @@ class SkippedFiles:
         if extension is None or path in self._paths:
             return
         with self._lock:
+            if len(self.annotations) >= _MOST_KINDS and extension not in self.annotations:
+                return
             if len(self.annotations[extension]) < MOST_LOOKED_INTO:
                 self.annotations[extension].append(path)
 

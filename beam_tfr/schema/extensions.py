@@ -45,7 +45,7 @@ class OtherFiles(NamedTuple):
 
 
 # Name endings include the dot, like kinds: see `kind_of_name`.
-OTHER_FILES = (
+_PICTURES = (
     OtherFiles(RAW, "raw camera photos", RAW_CURE),
     OtherFiles(
         re.compile(r"(?i)\.(?:dcm|dicom|ima)\Z"),
@@ -62,6 +62,8 @@ OTHER_FILES = (
         "medical volumes",
         "must be divided into PNG slices, for example with SimpleITK",
     ),
+)
+_ARRAYS = (
     OtherFiles(
         re.compile(r"(?i)\.npy\Z"),
         "arrays",
@@ -75,6 +77,15 @@ OTHER_FILES = (
         "Image.fromarray(pixels).save('a.png')",
     ),
 )
+OTHER_FILES = (*_PICTURES, *_ARRAYS)
+# Name endings of files that say nothing about the content of the image with the same name: settings
+# of programs, places of maps, other forms of the image, checksums and remains.
+_SIDE_FILES = re.compile(
+    r"(?i)\.(?:xmp|aae|thm|lrv|pp3|dop|cos|nksc|on1|meta|exif|icc|[bjpt]fw|[bjpt]gw|tifw|pgwx|jgwx"
+    r"|wld|prj|ovr|rrd|svg|psd|xcf|kra|ai|eps|pdf|tga|ico|dds|zip|tar|gz|md5|sha1|sha256|sig|bak"
+    r"|old|orig|tmp|temp|part|crdownload|lnk|url|ini|db|log)\Z"
+)
+_EXTENSION = re.compile(r"(?i)[^/]\.[a-z][a-z0-9]{0,9}\Z")
 OTHER_NAMES = "other names"  # the kind of files without an extension
 IN_ARCHIVE = " in an archive"  # follows the kind of an archive that is inside another
 _JUNK_PART = re.compile(rf"(?:^|/)({JUNK})(?:/|$)", re.DOTALL)
@@ -89,6 +100,18 @@ def stem_of_image(path: str) -> str:
     """Returns a path without its extension, if that is the extension of an image."""
     stem, _, extension = path.rpartition(".")
     return stem if extension.lower() in FORMAT_OF else path
+
+
+def may_describe_image(path: str) -> bool:
+    """Whether a file may describe the image with the same name, judging by the file's extension.
+
+    True for any extension but those of images, archives and files that are known to be others.
+    """
+    if not _EXTENSION.search(path) or has_image_name(path):
+        return False
+    if _SIDE_FILES.search(path) or PACKED.search(path):
+        return False
+    return not any(pictures.names.search(path) for pictures in _PICTURES)
 
 
 def is_junk(path: str) -> bool:
