@@ -19,7 +19,7 @@ def parse_rename(text: str) -> tuple[str, str]:
     if not is_class_name(new):
         raise ValueError(
             f"{new!r:.1000} cannot be a class: it has control characters, spaces at its ends or "
-            f"more than {MOST_CLASS_LETTERS:,} letters"
+            f"more than {MOST_CLASS_LETTERS:,} characters"
         )
     return old, new
 
