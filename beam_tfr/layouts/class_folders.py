@@ -1,4 +1,4 @@
-"""Finds folders that a layout takes for classes, but that hardly are, or are in other classes."""
+"""Finds folders that a layout mistakes for classes, and class folders inside other classes."""
 
 import collections
 import itertools
@@ -22,18 +22,18 @@ from beam_tfr.schema.differences import common_start, join_names
 
 _DIGITS = re.compile("[0-9]+")
 _NUMBER = re.compile("[0-9]{1,15}")
-_RANGES = (100, 1_000, 10_000)  # files in a folder
-_OF_CAMERA = re.compile(r"(?:^|/)[1-9][0-9]{2}[A-Z0-9_]{5}$")  # 100CANON, by the rules of DCF
+_RANGES = (100, 1_000, 10_000)  # possible numbers of files in a folder
+_OF_CAMERA = re.compile(r"(?:^|/)[1-9][0-9]{2}[A-Z0-9_]{5}$")  # 100CANON, as in the DCF standard
 _MONTH = "(?:0[1-9]|1[0-2])"
 _DATE = re.compile(
     rf"(?:^|/)(?:19|20)[0-9]{{2}}(?:[-_./]{_MONTH}(?:[-_./][0-3][0-9])?|{_MONTH}[0-3][0-9])"
     r"(?:[^0-9/][^/]*)?$"
 )  # 2021-05, 2021/05/03, 20210503_Rome
-_LEAST_WORD = 3  # characters; so long a word is hardly in another name by chance
+_LEAST_WORD = 3  # characters; a word this long is hardly part of another name by chance
 
 
 def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
-    """Returns folder -> the names of the folders of images in it; the common folder is ""."""
+    """Returns folder -> the names of the image folders in it; the common folder is ""."""
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parent, _, name = folder.rpartition("/")
@@ -42,13 +42,13 @@ def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
 
 
 def describe_last_folders(folders: Mapping[str, int]) -> str:
-    """Returns a message about classes that hardly are classes; empty if there are none.
+    """Returns a message about classes that are probably not classes; empty if there are none.
 
-    The default layout takes folders of images for classes. They hardly are if there is only one, if
-    the same names are below several folders, or if all names are like images, or like parts.
+    The default layout uses folders of images as classes. They are doubtful if there is only one, if
+    several folders contain the same names, or if all names suggest images, or parts of something.
 
     Args:
-        folders: folder of images, whose last part is their class -> number of images.
+        folders: image folder, whose last part is its class -> number of images.
     """
     names_in = find_last_names(folders)
     names = sorted(set().union(*names_in.values()))
@@ -59,7 +59,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
 
 
 def _describe_folders_of_one(names: Sequence[str]) -> str:
-    """Returns a message about folders of images with these names that lie in one folder."""
+    """Returns a message about image folders with these names that share one parent folder."""
     if len(names) == 1 and names != [""] and not split_of_folder(names[0]):
         return (
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
@@ -72,7 +72,7 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
 
 
 def _describe_image_folders(names: Sequence[str]) -> str:
-    """Returns the message about classes whose names only say that they are folders of images."""
+    """Returns the message about classes whose names only say that they are image folders."""
     return (
         f"the classes are {join_names(names)}, folders of images: "
         "`layout='*'` converts them without classes"
@@ -80,11 +80,11 @@ def _describe_image_folders(names: Sequence[str]) -> str:
 
 
 def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, set[str]]) -> str:
-    """Returns a message about folders of images that lie in several folders.
+    """Returns a message about image folders that have several parent folders.
 
     Args:
-        names: names of all folders of images.
-        names_in: folder -> names of the folders of images in it.
+        names: names of all image folders.
+        names_in: folder -> names of the image folders in it.
     """
     if "" in names_in or are_splits({parent.rpartition("/")[2] for parent in names_in}):
         return ""
@@ -122,7 +122,7 @@ def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
 
 
 def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
-    """Suggests the layout that takes folders of a level for classes; empty for one folder."""
+    """Suggests the layout that uses the folders at a level as classes; empty for one folder."""
     if len(names) < 2:
         return ""
     layout = parse_layout("{label}/**").below(level)
@@ -136,10 +136,10 @@ def _list_names(folders: Iterable[str], level: int) -> set[str]:
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
-    """Returns the paths of the first name that folders in several folders have; empty if none is.
+    """Returns all paths of the first name that several folders contain; empty if there is none.
 
     Args:
-        names_in: folder -> names of the folders of images in it.
+        names_in: folder -> names of the image folders in it.
     """
     paths_of = collections.defaultdict[str, list[str]](list)
     for parent in sorted(names_in):
@@ -150,13 +150,13 @@ def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
 
 
 def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
-    """Whether folders are named like parts of what the folders around them hold.
+    """Whether the names of folders suggest parts of what the folders around them hold.
 
-    Their names contain those of the outer folders, as in Archery/v_Archery_g01, or are one word and
-    a number, as in dog/clip1, dog/clip2 and cat/clip3.
+    The names contain those of the outer folders, as in Archery/v_Archery_g01, or are one word and a
+    number, as in dog/clip1, dog/clip2 and cat/clip3.
 
     Args:
-        names_in: folder -> names of the folders of images in it.
+        names_in: folder -> names of the image folders in it.
     """
     all_names = [name for names in names_in.values() for name in names]
     if len(all_names) == len(names_in):
@@ -173,7 +173,7 @@ def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
 
 
 class DeepFolder(NamedTuple):
-    """A folder of a class that lies deeper than folders of other classes.
+    """A class folder that is deeper than other class folders.
 
     Attributes:
         path: path of the folder, whose last part is its class.
@@ -187,14 +187,15 @@ class DeepFolder(NamedTuple):
 
 
 def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFolder]:
-    """Finds folders of classes that lie deeper than folders of other classes.
+    """Finds class folders that are deeper than other class folders.
 
-    Such a folder lies within the folder of another class, at any depth, or only below all other
-    classes, such as dog/2021/summer beside cat, unless its class also has a folder beside them.
+    Such a folder is inside the folder of another class, at any depth, or merely below the level of
+    all other classes, such as dog/2021/summer next to cat, unless its class also has a folder at
+    their level.
 
     Args:
-        folders: folder of images, whose last part is their class -> number of images.
-        layout: how they were read.
+        folders: image folder, whose last part is its class -> number of images.
+        layout: the layout that read them.
     """
     if layout.parts[-2:] != ("{label}", "*") or not folders:
         return []
@@ -212,13 +213,13 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
 
 
 def _find_first_above(folder: str, folders: Container[str]) -> str:
-    """Returns the outermost of some folders that is above a folder; empty if none is."""
+    """Returns the outermost of some folders that contains a folder; empty if none does."""
     parents = itertools.accumulate(folder.split("/")[:-1], "{}/{}".format)
     return next((parent for parent in parents if parent in folders), "")
 
 
 def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
-    """Returns a message about the result of `find_deep_folders`; empty if there are none."""
+    """Returns a message about the result of `find_deep_folders`; empty if it is empty."""
     if not deep_folders:
         return ""
     images = sum(folder.images for folder in deep_folders)
@@ -240,7 +241,7 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
 
 
 def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
-    """Names deep folders of one name that are one class, such as bar/indoor and church/indoor."""
+    """Names deep folders that share a name and so a class, such as bar/indoor and church/indoor."""
     paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
     for folder in deep_folders:
         paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
@@ -253,7 +254,7 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
 
 
 def describe_no_classes(keys: Collection[str]) -> str:
-    """Returns a message about folders whose names hardly are classes; may be empty.
+    """Returns a message about folders whose names are probably not classes; may be empty.
 
     Args:
         keys: keys of some images.
@@ -264,7 +265,7 @@ def describe_no_classes(keys: Collection[str]) -> str:
 def describe_ranges(keys: Iterable[str]) -> str:
     """Returns a message about folders that each hold a range of numbered files; may be empty.
 
-    Such folders are not classes: 01000/01999.png of FFHQ, and 00001/000010000.jpg of img2dataset.
+    Such folders are not classes: 01000/01999.png in FFHQ, and 00001/000010000.jpg from img2dataset.
 
     Args:
         keys: keys of some images.
@@ -293,7 +294,7 @@ def describe_ranges(keys: Iterable[str]) -> str:
 
 
 def describe_camera_folders(keys: Iterable[str]) -> str:
-    """Returns a message about folders that are all named by cameras, or by dates; may be empty.
+    """Returns a message if cameras or dates have given all folders their names; else empty.
 
     Args:
         keys: keys of some images.
@@ -309,7 +310,7 @@ def describe_camera_folders(keys: Iterable[str]) -> str:
 
 
 def describe_only_class(classes: Sequence[str], layout: str) -> str:
-    """Returns a message if a layout that somebody chose gives all images one class; else empty.
+    """Returns a message if a layout chosen by the user gives all images one class; else empty.
 
     Args:
         classes: all classes.

@@ -28,9 +28,9 @@ def describe_class_names(
 
 
 def find_split_mark(classes: Iterable[str]) -> str:
-    """Returns what separates split and class in all names: - in Tr-cat and Te-cat.
+    """Returns the separator of split and class in all names: - in Tr-cat and Te-cat.
 
-    Empty if a name lacks either, or unless a class is in several splits.
+    Empty if a name lacks a split or a class, or if no class is in several splits.
     """
     begins = [_BEGIN.fullmatch(name) for name in classes]
     matches = [begin for begin in begins if begin]
@@ -63,7 +63,7 @@ def _describe_splits_in_names(classes: Sequence[str], layout: str) -> Iterator[s
 
 
 def _describe_separators(classes: Iterable[str]) -> Iterator[str]:
-    """Yields the message about classes that end in a separator, such as `obj1_` of obj1__0.png."""
+    """Yields the message about classes that end in a separator, such as `obj1_` in obj1__0.png."""
     named = [name for name in classes if len(name) > 1 and name[-1] in _SEPARATORS]
     if not named:
         return

@@ -1,4 +1,4 @@
-"""Checks that the default layout ignores neither folders of splits nor classes in names."""
+"""Checks that the default layout does not ignore split folders, or classes in file names."""
 
 import operator
 import os
@@ -35,8 +35,8 @@ from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.wildcards import quote_pattern
 
-_MOST_COUNTS = 20  # of splits
-_MOST_NAMES = 1_000  # of files that are looked at
+_MOST_COUNTS = 20  # splits whose counts a message has
+_MOST_NAMES = 1_000  # file names that are inspected
 
 
 def check_split_folders(
@@ -46,17 +46,17 @@ def check_split_folders(
     names_in: NamesIn = list_nothing,
     kind_of: KindOf = is_unknown,
 ) -> None:
-    """Checks that the default layout ignores neither splits nor classes that names show.
+    """Checks that the default layout ignores no splits or classes that are evident from names.
 
-    Splits show where several folders of one level are named like splits; classes show where all
-    images are in one folder, and their names begin with different classes.
+    Splits are evident if several folders at one level are named like splits; classes are evident if
+    all images are in one folder, and their names begin with different classes.
 
     Args:
-        folders: folder of images, whose last part is their class -> number of images.
-        shares_option: the option that gives the shares of splits; empty if none does.
+        folders: image folder, whose last part is its class -> number of images.
+        shares_option: the option that sets the fractions of splits; empty if none does.
         keys: keys of some images, whose names may begin with their class.
-        names_in: folder -> names of files in it, maybe none.
-        kind_of: path of a file -> what it holds.
+        names_in: folder -> names of files in it; may return none.
+        kind_of: path of a file -> the kind of its content.
 
     Raises:
         UsageError: the layout ignores splits or classes; the message suggests a layout that reads
@@ -87,9 +87,9 @@ def check_split_folders(
 
 
 def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
-    """Chooses the level whose layout misreads the fewest images, or else has most splits.
+    """Chooses the level whose layout misreads the fewest images; among equals, has most splits.
 
-    A layout that takes the folder of a split for a class is not meant.
+    A layout that reads the folder of a split as a class is chosen only if there is no other.
     """
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level.layout)]
     candidates = sound_levels or levels[:1]
@@ -100,9 +100,9 @@ def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> Sp
 
 
 def _count_misread(folders: Mapping[str, int], layout: str) -> tuple[int, int]:
-    """Counts images that a layout rejects or puts into splits that are none, and only the latter.
+    """Counts images that a layout rejects or puts into wrong splits, and the latter alone.
 
-    Of two layouts, that with the smaller result is better.
+    Of two layouts, the better one has the smaller result.
     """
     values_of = read_folders(folders, layout)
     in_other_splits = sum(folders[folder] for folder in find_other_splits(values_of))
@@ -114,9 +114,9 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
     """Describes the layout to use, and the option to leave out.
 
     Args:
-        layout: the layout that takes the splits.
+        layout: the layout that reads the splits.
         keys: keys of some images.
-        shares_option: the option that gives the shares of splits; empty if none does.
+        shares_option: the option that sets the fractions of splits; empty if none does.
     """
     instead = f" without `{shares_option}=`" if shares_option else ""
     named_classes = ""
@@ -126,11 +126,11 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
 
 
 def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
-    """Names the layout that takes the folders around those of a layout for classes; mostly empty.
+    """Names the layout that reads classes one level higher than another layout; often empty.
 
     Args:
         layout: the layout that is used.
-        folders: folders of images that the layout takes as they are meant.
+        folders: image folders that this layout reads correctly.
     """
     outer_layout = layout.replace("/*/{label}/**", "/{label}/**")
     if outer_layout == layout:
@@ -152,7 +152,7 @@ def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
 
 
 def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
-    """Says what becomes of folds that the layout does not take for splits; may be empty.
+    """Explains what happens to folds that the layout does not read as splits; may be empty.
 
     Examples are fold1/train and fold2/train, which often have the same images.
 
@@ -174,9 +174,9 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
     """Describes the layout that reads classes from file names, such as cat_1.jpg; may be empty.
 
     Args:
-        layout: the layout that takes the splits, and no classes.
+        layout: the layout that reads the splits, but no classes.
         keys: keys of some images.
-        instead: says which option to leave out.
+        instead: names the option to leave out.
     """
     all_keys = sorted(keys)
     named = find_named_layout(map(os.path.basename, all_keys))
@@ -203,9 +203,9 @@ def _read_splits(keys: Iterable[str], layout: str) -> set[str]:
 
 
 def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
-    """Says what becomes of images whose names have no class; empty if there are none.
+    """Explains what happens to images whose names have no class; empty if there are none.
 
-    Images in folders without any class can be left out; others become rejects.
+    Images in folders where no name has a class can be left out; others become rejects.
 
     Args:
         named: images whose names have a class.
@@ -230,11 +230,11 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
 
 
 def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
-    """Checks that the names of images in the only folder have no classes that are ignored.
+    """Checks that the names of images in the only folder show no classes that would be ignored.
 
     Raises:
-        UsageError: the names of some images all have classes; the message suggests a layout that
-            reads them.
+        UsageError: all inspected names begin with classes; the message suggests a layout that reads
+            them.
     """
     if len(folders) != 1 or "" in folders:
         return
@@ -262,7 +262,7 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
 
 
 def _has_split_as_class(folders: Iterable[str], layout: str) -> bool:
-    """Whether a layout takes folders that are named like splits for classes."""
+    """Whether a layout reads folders that are named like splits as classes."""
     values_of = read_folders(folders, layout)
     classes = {values.get("label", "") for values in values_of.values()}
     names = {name for folder in folders for name in folder.split("/")}

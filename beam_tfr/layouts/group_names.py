@@ -1,4 +1,4 @@
-"""Finds names of groups, such as patients and videos, whose images random splits may separate.
+"""Finds names of groups, such as patients or videos, that random splits may tear apart.
 
 An example is patient03 in A/patient03_1.jpg.
 """
@@ -27,9 +27,9 @@ def is_named_like_groups(column: str) -> bool:
 
 
 def find_largest_group(values: Iterable[str]) -> tuple[str, int]:
-    """Returns the value that occurs most often, and its number; ("", 0) if these are no groups.
+    """Returns the most frequent value, and how often it occurs; ("", 0) if there are no groups.
 
-    Groups are at least two different values, one of which occurs twice.
+    Groups need at least two different values, one of which occurs twice.
     """
     numbers = collections.Counter(values)
     if len(numbers) < 2:
@@ -107,7 +107,7 @@ def _list_separators(groups: Mapping[str, str]) -> set[str]:
 
 
 def _reads(candidate: Layout, key: str, group: str, layout: Layout) -> bool:
-    """Whether a layout reads the group of a key, and all else as the current layout."""
+    """Whether a layout reads the group of a key, and otherwise agrees with the current layout."""
     values = candidate.parse_key(key)
     if values is None or values.pop("group", "") != group:
         return False

@@ -1,4 +1,4 @@
-"""Describes folders that look like splits, but that the default layout ignores."""
+"""Describes folders that look like splits but that the default layout ignores."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,16 +24,16 @@ from beam_tfr.layouts.split_names import (
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.wildcards import quote_pattern
 
-_MOST_EXCLUDED = 3  # folders that a message names
+_MOST_EXCLUDED = 3  # folders named in a message
 
 
 def describe_ignored_split(folders: Mapping[str, int]) -> str:
     """Returns a message about folders of one split that the default layout ignores; may be empty.
 
-    If all images are in them, the default layout may take them for classes.
+    If all images are in these folders, the default layout may read the folders as classes.
 
     Args:
-        folders: folder of images, whose last part is their class -> number of images.
+        folders: image folder, whose last part is its class -> number of images.
     """
     levels = [*find_split_levels(folders)]
     if any(are_different(level.images) for level in levels):
@@ -86,7 +86,7 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
 
 
 def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
-    """Returns a message about folders of splits, some without classes, beside others; may be empty.
+    """Returns a message if only some of the folders named like splits hold classes; else empty.
 
     Examples are Train/0, Train/1, Test and Meta, where Test and Meta may be classes.
     """
@@ -107,7 +107,7 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
 
 
 def _describe_split_classes(folders: Mapping[str, int]) -> str:
-    """Returns a message about classes that are named like splits, beside others; may be empty.
+    """Returns a message if only some of the classes are named like splits; else empty.
 
     Examples are train, test and extra.
     """
@@ -126,7 +126,7 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
 
 
 def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
-    """Returns a message about a folder like rps-test-set beside rps; empty if there is none."""
+    """Returns a message about a folder like rps-test-set next to rps; empty if there is none."""
     for subfolders in list_subfolders(folders):
         unmarked = find_unmarked_train(subfolders.names)
         if not unmarked:
@@ -146,7 +146,7 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
 
 
 def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict[str, int]:
-    """Returns folders with their images, as they would be if a folder had another path."""
+    """Returns the folders and their numbers of images after a folder is renamed."""
     renamed = dict[str, int]()
     for folder, number in folders.items():
         if f"{folder}/".startswith(f"{path}/"):
@@ -156,7 +156,7 @@ def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict
 
 
 def _describe_seeming_splits(folders: Iterable[str]) -> str:
-    """Returns a message about folders whose names hint at splits: imagesTr, imagesTs; or ""."""
+    """Returns a message about folders with hints of splits, such as imagesTr; may be empty."""
     for subfolders in list_subfolders(folders):
         if find_split_folders(subfolders.names):
             continue  # reported elsewhere

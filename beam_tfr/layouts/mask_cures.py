@@ -1,4 +1,4 @@
-"""Describes options that convert images together with their masks, and folders left out by them."""
+"""Describes the options that convert images together with masks, and which folders are left out."""
 
 import collections
 import posixpath
@@ -11,20 +11,20 @@ from beam_tfr.schema.pair_paths import fill_path
 from beam_tfr.schema.wildcards import quote_pattern
 
 _OPTIONAL = "[optional]"
-_MOST_FILES = 900  # in a folder whose names are all known
-NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it, maybe none
-_MOST_PATTERNS = 5  # that a message names
+_MOST_FILES = 900  # in a folder, if all of its names are known
+NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it; may return none
+_MOST_PATTERNS = 5  # patterns in a message
 
 
 class MaskCure(NamedTuple):
     """The options that convert images together with their masks.
 
     Attributes:
-        folder: the input, below the folder that all images share; empty for that folder.
+        folder: the input, relative to the folder that all images share; empty for that folder.
         pair: name of the masks in `pair=`.
-        path: path of the mask of an image.
+        path: path of an image's mask, for `pair=`.
         layout: how to read images.
-        images: name of the folders of images.
+        images: name of the image folders.
     """
 
     folder: str
@@ -40,11 +40,11 @@ class MaskCure(NamedTuple):
         return f"{source}`pair={self.pair}='{self.path}'` `layout='{self.layout}'`"
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
-        """Says what becomes of images without masks, and of images in other folders; may be empty.
+        """Explains what happens to images without masks, and in other folders; may be empty.
 
         Args:
-            folders: all folders, below the folder that all images share.
-            masks: folders that are named like folders of masks.
+            folders: all folders, relative to the folder that all images share.
+            masks: folders that are named like mask folders.
         """
         all_folders = sorted({*folders})
         named_masks = {*masks}
@@ -74,8 +74,8 @@ class MaskCure(NamedTuple):
         """Names a folder in which no mask has the name that the path expects; may be empty.
 
         Args:
-            folders: all folders, below the folder that all images share.
-            names_in: folder -> the first names of files in it, maybe none.
+            folders: all folders, relative to the folder that all images share.
+            names_in: folder -> the first names of files in it; may return none.
         """
         for folder, mask_folder in self._find_masks(sorted({*folders})).items():
             images = names_in(folder)
@@ -97,10 +97,10 @@ class MaskCure(NamedTuple):
         return f"{self.folder}/" if self.folder else ""
 
     def _find_masks(self, folders: Sequence[str]) -> Mapping[str, str]:
-        """Returns folder of images -> folder of their masks, for folders that have one.
+        """Returns image folder -> mask folder, for image folders that have one.
 
-        If several would share a folder of masks, such as image_2 and instance beside semantic, only
-        the one that is named like the folders of images gets it.
+        If several would have the same mask folder, such as image_2 and instance next to semantic,
+        it is assigned to the one that is named like the image folders.
         """
         known_folders = {*folders}
         images_of = collections.defaultdict[str, list[str]](list)
@@ -120,7 +120,7 @@ class MaskCure(NamedTuple):
         return mask_of
 
     def _exclude(self, unpaired: Sequence[str], paired: Iterable[str]) -> Iterator[str]:
-        """Yields the quoted patterns of files in folders that have no masks."""
+        """Yields quoted patterns for the files in folders without masks."""
         paired_names = {*map(posixpath.basename, paired)}
         for folder in unpaired:
             name = posixpath.basename(folder)

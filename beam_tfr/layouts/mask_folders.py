@@ -1,4 +1,4 @@
-"""Finds folders of masks beside folders of images: images and masks, train and train_masks."""
+"""Finds mask folders next to image folders: images and masks, train and train_masks."""
 
 import collections
 import functools
@@ -32,7 +32,7 @@ from beam_tfr.layouts.unnamed_masks import (
 )
 from beam_tfr.schema.differences import common_start
 
-# Names of folders of images.
+# Names of image folders.
 IMAGES = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
     r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right|dir))?"
@@ -48,17 +48,17 @@ _MASK_WORDS = (
     r"|(?P<other>alpha|matte|depth|disp|disparity|normal(?=s)|thermal|infrared)s?"
     r"(?:[-_ ]?(?:left|right))?)"
 )
-# Words before are apart: PedMasks, but not unmasks.
+# Words before it are separate: PedMasks matches, unmasks does not.
 _MASKS = NamePattern(rf"(?i)(?:.*[-_ ]|.*(?-i:(?<=[a-z])(?=[A-Z])))?{_MASK_WORDS}")
 _OF_IMAGES = NamePattern(rf"(?i)(?P<images>.+?)[-_ ]?{_MASK_WORDS}")  # train_masks for train
-_MOST_NAMES = 100  # of files in a folder that are compared
+_MOST_NAMES = 100  # files in a folder whose names are compared
 _MOST_FOLDERS = 10  # folders whose files are compared
-_MOST_LEVELS = 12  # of folders of a path, counted from its start and from its end
+_MOST_LEVELS = 12  # folders of a path, counted from its start and from its end
 _LIKE_IMAGES = "{stem}.png"
 
 
 class _Place(NamedTuple):
-    """The hashes of the folders around and below a name in a path, which may be long."""
+    """The hashes of the folders above and below a name in a path, which may be long."""
 
     parent: int
     below: int
@@ -69,7 +69,7 @@ class _NamesBeside(NamedTuple):
 
     Attributes:
         folder: the first path with a name there.
-        level: the number of folders around the name.
+        level: the number of folders above the names.
         names: all names.
     """
 
@@ -79,7 +79,7 @@ class _NamesBeside(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """The path of the folders around the names."""
+        """The path of the folders above the names."""
         return "/".join(self.folder.split("/")[: self.level])
 
     @property
@@ -92,19 +92,20 @@ _NamesAt = Mapping[_Place, _NamesBeside]
 
 
 class MaskFolders(NamedTuple):
-    """A folder of images, and a folder of masks beside it.
+    """An image folder, and a mask folder next to it.
 
     Attributes:
-        parent: the folder that both are in, below the folder that all images share; may be empty.
-        images, masks: their paths in the parent.
+        parent: the folder that contains both, relative to the folder that all images share; may be
+            empty.
+        images, masks: their paths, relative to the parent.
         below: the folder in each that holds files; empty if they hold the files themselves.
-        has_siblings: whether folders beside the parent hold such folders too, as cat/images and
+        has_siblings: whether folders next to the parent hold such folders too, as in cat/images and
             dog/images.
-        pairs: folders of images and of masks, below the parent and below the folders beside it.
-        has_splits: whether the folder of images is one of several splits, such as test beside
-            train, which has no masks.
+        pairs: image folders and mask folders, below the parent and below the folders next to it.
+        has_splits: whether the image folder is one of several splits, some of which have no masks,
+            such as test next to train.
         ends: endings of the names of images and of masks, if folders elsewhere have the same
-            endings: org and label, of a_org, a_label, b_org and b_label; mostly empty.
+            endings: org and label, for a_org, a_label, b_org and b_label; usually empty.
         are_deep: whether one of the two has subfolders where the other has none.
     """
 
@@ -124,8 +125,8 @@ class MaskFolders(NamedTuple):
         """Reports the folders, and says how to convert both together.
 
         Args:
-            all_folders: all folders, including others beside these.
-            names_in: folder -> names of files in it, maybe none.
+            all_folders: all folders, including others next to these.
+            names_in: folder -> names of files in it; may return none.
             in_archives: whether some may be in archives, where only images are found.
         """
         images = names_in(self._path_of(self.images))
@@ -174,11 +175,11 @@ class MaskFolders(NamedTuple):
         return ""
 
     def _require_pngs(self, extension: str, cure: MaskCure) -> str:
-        """Says what to do first with masks that are not PNGs.
+        """Says what to do beforehand with masks that are not PNGs.
 
         Args:
             extension: extension of the masks.
-            cure: the options that convert them afterwards.
+            cure: the options that then convert the masks.
         """
         text = ", once masks are PNGs"
         if extension.lower() in LIKE_PHOTOS:
@@ -188,7 +189,7 @@ class MaskFolders(NamedTuple):
         return text
 
     def _cure_mark(self, mark: str) -> str:
-        """Says how to rename masks that have a mark within the names of their images."""
+        """Says how to rename masks whose names are image names with a mark inserted."""
         folder = shlex.quote("/".join(filter(None, ["DIR", self.parent, self.masks])))
         script = shlex.quote(f'mv "$1" "${{1/{mark}/}}"')
         return (
@@ -198,7 +199,7 @@ class MaskFolders(NamedTuple):
         )
 
     def _cure_several(self) -> str:
-        """Says how to merge several masks into one."""
+        """Says how to merge the several masks of an image into one."""
         merged = "mask" if self.masks != "mask" else "merged"
         path = f"{{folder}}/../{merged}/{{stem}}.png"
         folder = f"{self.parent}/{merged}".lstrip("/")
@@ -222,7 +223,7 @@ class MaskFolders(NamedTuple):
         return False
 
     def _path_of(self, folder: str) -> str:
-        """Returns the folder of files in one of the two folders."""
+        """Returns the folder that holds the files of one of the two folders."""
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
     def _choose_cure(self, name: str, images: Sequence[str]) -> MaskCure:
@@ -250,7 +251,7 @@ class MaskFolders(NamedTuple):
         return self._cure_below(name, images)
 
     def _cure_below(self, name: str, images: Sequence[str]) -> MaskCure:
-        """Returns the options that make the folder of images the input; see `_choose_cure`."""
+        """Returns the options for using the image folder as the input; see `_choose_cure`."""
         layout = "*"
         if self.below:
             layout = self._choose_layout()
@@ -265,7 +266,7 @@ class MaskFolders(NamedTuple):
         return MaskCure(folder, self._name_pair(), path, layout, images)
 
     def _name_pair(self) -> str:
-        """Returns the name of the masks in `pair=`: mask, unless they are depth or the like."""
+        """Returns the name of the masks in `pair=`: mask, or another kind, such as depth."""
         for name in self.masks.split("/"):
             mask = _MASKS.fullmatch(name) or _OF_IMAGES.fullmatch(name)
             if mask and mask["other"]:
@@ -273,7 +274,7 @@ class MaskFolders(NamedTuple):
         return "mask"
 
     def _read_parent(self, *, has_class: bool) -> str:
-        """Returns the layout of images in one folder of each parent, such as train/cat/images.
+        """Returns the layout if each parent has one image folder, such as train/cat/images.
 
         Args:
             has_class: whether the last part of the parent is a class, unless it is a split.
@@ -296,35 +297,35 @@ class MaskFolders(NamedTuple):
 
 
 def _read_names(layout: str, images: Sequence[str]) -> str:
-    """Returns a layout that also reads classes from names such as cat_1.jpg, if it has none."""
+    """Adds classes from file names such as cat_1.jpg to a layout that reads no classes."""
     if "{label}" in layout or not are_all_named(images):
         return layout
     return layout.removesuffix("*") + find_named_layout(images)
 
 
 def is_of_masks(folder: str) -> bool:
-    """Whether a folder, or one around it, is named like a folder of masks."""
+    """Whether a folder, or a folder above it, is named like a mask folder."""
     return any(map(_MASKS.fullmatch, folder.split("/")))
 
 
 def list_nothing(_: str) -> Sequence[str]:
-    """Lists no names of files, where they are not known."""
+    """Returns no names of files, for callers that do not know them."""
     return ()
 
 
 def find_mask_folders(
     folders: Iterable[str], names_in: NamesIn = list_nothing, kind_of: KindOf = is_unknown
 ) -> MaskFolders | None:
-    """Finds the first folder of masks beside a folder of images; None if there is none.
+    """Finds the first mask folder next to an image folder; None if there is none.
 
-    A folder of photos holds no masks, whatever its name, unless the other folder is named like
-    images: mask_weared_incorrect and with_mask are classes. If no folder is named like masks, their
-    files tell.
+    A folder with photos holds no masks, whatever its name, unless the other folder is named like
+    images: mask_weared_incorrect and with_mask are classes. If no folder is named like masks, the
+    contents of the files decide.
 
     Args:
-        folders: paths of folders of files, below the folder that all share.
-        names_in: folder -> names of files in it, maybe none.
-        kind_of: path of a file -> what it holds.
+        folders: paths of folders with files, relative to the folder that all share.
+        names_in: folder -> names of files in it; may return none.
+        kind_of: path of a file -> the kind of its content.
     """
 
     def holds_photos(folder: str) -> bool:
@@ -360,9 +361,9 @@ def _find_named_masks(
     """Returns the first folder that is named like the masks of another; None if there is none.
 
     Args:
-        folders: paths of folders of files, sorted.
+        folders: paths of folders with files, sorted.
         names_at: place -> names there.
-        holds_photos: path of a folder -> whether its files certainly are photos.
+        holds_photos: path of a folder -> whether its files are certainly photos.
     """
     for names in names_at.values():
         pair = _find_pair(names.names)
@@ -404,11 +405,11 @@ def _group_names(folders: Iterable[str]) -> _NamesAt:
 def _pair_folders(
     folders: Iterable[str], images: str, masks: str, *, known_folders: Set[str]
 ) -> list[tuple[str, str]]:
-    """Returns folders of images that have a folder of masks, each with that folder.
+    """Returns the image folders that have a mask folder, each with its mask folder.
 
     Args:
-        folders: folders of images.
-        images, masks: the names of either.
+        folders: image folders.
+        images, masks: the names of image folders and of mask folders.
         known_folders: all folders.
     """
     pairs = []
@@ -420,9 +421,9 @@ def _pair_folders(
 
 
 def _find_deep_masks(names_at: _NamesAt) -> MaskFolders | None:
-    """Returns the first folders of images and masks of which only one has subfolders, or None.
+    """Returns the first image and mask folders of which only one has subfolders, or None.
 
-    An example is CelebAMask-HQ-mask-anno/0 beside CelebA-HQ-img.
+    An example is CelebAMask-HQ-mask-anno/0 next to CelebA-HQ-img.
 
     Args:
         names_at: place -> names there.
@@ -440,7 +441,7 @@ def _find_deep_masks(names_at: _NamesAt) -> MaskFolders | None:
 
 
 def _find_ends(images: str, masks: str, names_at: _NamesAt) -> tuple[str, str]:
-    """Returns the endings of two names with the same beginning, if other names share them.
+    """Returns the different endings of two names, if other names have the same endings.
 
     Empty if no two names elsewhere have these endings.
 
@@ -464,14 +465,14 @@ def _find_ends(images: str, masks: str, names_at: _NamesAt) -> tuple[str, str]:
 
 
 def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
-    """Returns the folders of a name below a folder, and below the folders beside it."""
+    """Returns the folders with a name below a folder, and below the folders next to it."""
     outer, slash, _ = parent.rpartition("/")
     pattern = re.compile(rf"{re.escape(outer + slash)}[^/]+/{re.escape(name)}")
     return [folder for folder in folders if pattern.fullmatch(folder)]
 
 
 def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
-    """Returns the names of a folder of images and a folder of masks; None without both."""
+    """Returns the names of an image folder and a mask folder; None if either is missing."""
     known_names = frozenset(names)
     for name in names:
         mask = _OF_IMAGES.fullmatch(name)
@@ -488,7 +489,7 @@ def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _rank_mask(mask: re.Match[str]) -> tuple[bool, bool]:
-    """Returns a sort key: classes of pixels come first, then instances, then other pairs."""
+    """Returns a sort key for mask folders: semantic masks, then instances, then the rest."""
     return mask["other"] is not None, _is_of_instances(mask[0])
 
 
@@ -497,12 +498,12 @@ def _is_of_instances(name: str) -> bool:
 
 
 def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
-    """Returns folders of images, without folders named like masks of others.
+    """Returns image folders, without those named like masks of others.
 
-    An example is trainannot beside train.
+    An example is trainannot next to train.
 
     Args:
-        folders: folder of images -> number of images.
+        folders: image folder -> number of images.
     """
     images = {}
     for folder, number in folders.items():
@@ -514,7 +515,7 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
-    """Yields folders that are named like masks, with other folders that have the same files."""
+    """Yields folders named like masks, each with another folder that has the same file names."""
     are_masks = {folder: is_of_masks(folder) for folder in folders}
     masks = [folder for folder in folders if are_masks[folder]]
     masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
@@ -528,9 +529,9 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
 
 
 def _divide_paths(images: str, masks: str) -> MaskFolders:
-    """Divides the paths of a folder of images and of its masks into what they share, and the rest.
+    """Divides the paths of an image folder and its mask folder into shared and differing parts.
 
-    They share folders around them, and folders of classes below: images/cat and gt/cat.
+    They share the folders above, and class folders below: images/cat and gt/cat.
     """
     image_parts = images.split("/") if images else []
     mask_parts = masks.split("/")
@@ -555,12 +556,12 @@ def describe_mask_folders(
     *,
     in_archives: bool = False,
 ) -> str:
-    """Reports folders that look like images and the masks beside them; empty if there are none.
+    """Reports folders that look like images and the masks next to them; empty if there are none.
 
     Args:
-        folders: paths of folders of files, below the one that all share.
-        names_in: folder -> names of files in it, maybe none.
-        kind_of: path of a file -> what it holds.
+        folders: paths of folders with files, relative to the folder that all share.
+        names_in: folder -> names of files in it; may return none.
+        kind_of: path of a file -> the kind of its content.
         in_archives: whether some may be in archives, where only images are found.
     """
     all_folders = [*folders]

@@ -1,4 +1,4 @@
-"""Finds images that are named like masks of images beside them: 1_mask.png or 1.png, of 1.jpg."""
+"""Finds images that are named like masks of others: 1_mask.png or 1.png next to 1.jpg."""
 
 import collections
 import re
@@ -27,23 +27,23 @@ _PARTS = (
 )  # every such name has one of them
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal", "part")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
-_MOST_GROUPS = 100  # ways in which masks are named
-_MOST_PATTERNS = 5  # that a message names
+_MOST_GROUPS = 100  # different ways of naming masks
+_MOST_PATTERNS = 5  # patterns in a message
 _JPEGS = EXTENSIONS["jpeg"]
-# What the name of an image may have instead of the mark of its mask: 1_sat.jpg, of 1_mask.png.
+# An image name that ends in another word than its mask does: 1_sat.jpg for 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
 _BEFORE = re.compile(rf"(?is)(?P<folder>(?:.*/)?)(?P<mark>{_WORDS}[-_. ])(?P<name>[^/]+)")
 
 
 class _Marked(NamedTuple):
-    """A file that is named like the mask of another.
+    """A file that is named like the mask of another file.
 
     Attributes:
         path: path of the file.
         stem: path of the other file, without its extension.
-        name: name of the pair in the option.
-        mask: the path in the option; {} stands for the image.
-        files: the pattern of the names of such files.
+        name: name of the pair in `pair=`.
+        mask: path of the mask in `pair=`; {} stands for the image.
+        files: pattern for the names of all such files.
     """
 
     path: str
@@ -53,7 +53,7 @@ class _Marked(NamedTuple):
     files: str
 
     def name_pair(self, image: str) -> str:
-        """Returns the option that makes the file the mask of an image."""
+        """Returns the value of `pair=` that makes this file the mask of an image."""
         end = image.rpartition(".")[0].removeprefix(self.stem)
         field = "path" if self.mask.startswith("{}") else "stem"
         removed = f"%{end}" if end else ""
@@ -61,13 +61,13 @@ class _Marked(NamedTuple):
 
 
 class _MaskGroup:
-    """Masks whose names follow from the names of their images in the same way.
+    """Masks that are all named in the same way after their images.
 
     Attributes:
         number: number of masks.
         mask, image: path of the first mask, and of its image.
-        pair: the option that puts each mask into the record of its image.
-        files: the pattern of their names.
+        pair: the value of `pair=` that puts each mask into the record of its image.
+        files: pattern for the names of the masks.
     """
 
     def __init__(self, files: str) -> None:
@@ -86,18 +86,18 @@ class _MaskGroup:
 
 
 def _rank_group(group: _MaskGroup) -> tuple[int, bool, str]:
-    """Returns the sort key of a group: most files first, and masks before other pairs."""
+    """Returns the sort key of a group: large groups come first, and masks before other pairs."""
     return -group.number, not group.pair.startswith("mask="), group.mask
 
 
 class MaskNames:
-    """A count of files that are named like masks of files beside them, such as 1_mask.png.
+    """A count of files that are named like masks of files next to them, such as 1_mask.png.
 
-    1.png beside 1.jpg counts too.
+    1.png next to 1.jpg counts too.
 
     Attributes:
         number: number of masks.
-        num_further: number of masks whose image has another one.
+        num_further: number of masks whose images have other masks too.
     """
 
     def __init__(self) -> None:
@@ -106,10 +106,10 @@ class MaskNames:
         self._group_of = dict[str, _MaskGroup]()  # pattern of names -> masks
 
     def look_at(self, keys: Sequence[str]) -> None:
-        """Looks at some files; a mask counts if its image is among them."""
+        """Inspects some files; a mask counts if its image is among them."""
         text = "\n".join(keys).lower()
         images = list[str]()
-        if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # so are few files
+        if any(part in text for part in (*_PARTS, *_OTHER_PARTS)):  # few batches pass
             images += self._look_at_marks(keys)
         if ".png" in text and ".jp" in text:
             images += self._look_at_extensions(keys)
@@ -131,7 +131,7 @@ class MaskNames:
                 yield image
 
     def _look_at_extensions(self, keys: Sequence[str]) -> Iterator[str]:
-        """Yields the JPEGs beside PNGs of the same name."""
+        """Yields the JPEGs next to PNGs with the same name."""
         image_of = dict[str, str]()
         for key in keys:
             stem, _, extension = key.rpartition(".")
@@ -182,13 +182,13 @@ class MaskNames:
 
 
 def _cure_further(groups: Sequence[_MaskGroup]) -> str:
-    """Says what to do about masks of images that have another one."""
+    """Says what to do about additional masks of an image."""
     patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
     return f"merge all of an image into one file, or leave out others with `exclude={patterns}`"
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
-    """Returns the path before a name's last word -> its image, if several images have that word."""
+    """Returns the path before a name's last word -> its image, if images share that last word."""
     images = dict[str, re.Match[str]]()
     for key in keys:
         image = _IMAGE_END.fullmatch(key.rpartition(".")[0])
@@ -199,7 +199,7 @@ def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _read_mark(key: str) -> _Marked | None:
-    """Parses a file name that is like that of a mask; None for other names."""
+    """Parses a file name that looks like the name of a mask; None for other names."""
     path, _, extension = key.rpartition(".")
     behind = _BEHIND.fullmatch(path)
     if behind:
@@ -217,5 +217,5 @@ def _read_mark(key: str) -> _Marked | None:
 
 
 def _name_pair(other: str | None) -> str:
-    """Returns the name of the pair in the option: mask, unless a word says otherwise."""
+    """Returns the name of the pair in `pair=`: mask, unless the file name has a word for it."""
     return other.lower() if other else "mask"

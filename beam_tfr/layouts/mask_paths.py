@@ -1,4 +1,4 @@
-"""Finds the path that gives the name of a mask from the name of its image: 1_mask.png, of 1.jpg."""
+"""Finds the path that derives the names of masks from those of images: 1_mask.png for 1.jpg."""
 
 import collections
 import os
@@ -9,12 +9,12 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.pair_paths import fill_path
 
 LIKE_PHOTOS = (".jpg", ".jpeg")  # never masks
-_MOST_MASKS = 100  # compared with an image
+_MOST_MASKS = 100  # masks that are compared with an image
 _SEPARATORS = "-_. "
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]".replace("-", r"\-"))
-_MOST_ODD = 0.1  # the share of masks that may be named otherwise
+_MOST_ODD = 0.1  # the fraction of masks that may have other names
 _NUMBER_BEHIND = re.compile(r"(?<=[^-_. ])[-_. ]+[0-9]+(?=\.[A-Za-z]+$)")
-# Parts of names of masks that are meant for people, or of other tasks: they come last.
+# Parts of the names of masks for people to look at, or for other tasks: these masks come last.
 _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 
 
@@ -43,12 +43,12 @@ def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
 
 
 def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
-    """Counts the images that have the mask that a path names."""
+    """Counts the images for which a path names an existing mask."""
     return sum(fill_path(path, image) in masks for image in images)
 
 
 def _count_shared(stem: str, mask: str) -> int:
-    """Counts the characters that the names of an image and a mask share, at the better end."""
+    """Counts the characters that two names share at the start or the end, whichever are more."""
     mask_stem = os.path.splitext(mask)[0]
     at_start = len(common_start([stem, mask_stem]))
     at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
@@ -56,7 +56,7 @@ def _count_shared(stem: str, mask: str) -> int:
 
 
 def _derive_path(stem: str, mask: str) -> str:
-    """Returns the path that leads from an image to a mask; empty if their names share too little.
+    """Returns the path from an image to a mask; empty if their names have too little in common.
 
     Args:
         stem: the name of the image, without its extension.
@@ -79,12 +79,12 @@ def _derive_path(stem: str, mask: str) -> str:
 
 
 def _has_letters(text: str) -> bool:
-    """Whether a text has letters, like what all names share, and no brackets."""
+    """Whether a text has letters, which a typical ending has, and no brackets."""
     return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))
 
 
 def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
-    """Whether most of some images have a mask among other files, judging by names."""
+    """Whether most of some images have a mask among other files, judging by names alone."""
     path = find_mask_name(images, masks)
     if have_scattered_masks(images, masks, path) or find_inner_mark(images, masks, path):
         return True
@@ -94,7 +94,7 @@ def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
 
 
 def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> str:
-    """Returns what masks have within the names of images: `_zones` of a_zones_1.png, for a_1.png.
+    """Returns the text that masks insert into image names: `_zones` in a_zones_1.png, for a_1.png.
 
     Empty if there is no such text, or if a path names the masks of most images.
 
@@ -114,7 +114,7 @@ def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> s
 
 
 def _find_inserted(stem: str, others: Iterable[str]) -> str:
-    """Returns the text that one of some longer stems has within another; empty without one."""
+    """Returns the text that one of some longer stems inserts into a stem; empty if none does."""
     for other in others:
         start = len(common_start([stem, other]))
         rest = stem[start:]
@@ -124,7 +124,7 @@ def _find_inserted(stem: str, others: Iterable[str]) -> str:
 
 
 def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
-    """Whether an image has several masks that differ by a number: 1_0.png and 1_1.png, of 1.jpg.
+    """Whether an image has several masks that differ by number: 1_0.png and 1_1.png, for 1.jpg.
 
     Args:
         images, masks: names of files.
@@ -144,7 +144,7 @@ def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) 
 
 
 def have_scattered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
-    """Whether images have several masks that no path names: 1_cat_0.png and 1_dog_1.png, of 1.jpg.
+    """Whether images have several masks that no path names: 1_cat_0.png, 1_dog_1.png, for 1.jpg.
 
     Args:
         images, masks: names of files.
@@ -163,5 +163,5 @@ def have_scattered_masks(images: Sequence[str], masks: Sequence[str], path: str)
 
 
 def last_separator(text: str) -> int:
-    """Returns the position of the last separator of words in a text; -1 if there is none."""
+    """Returns the position of the last word separator in a text; -1 if there is none."""
     return max(map(text.rfind, _SEPARATORS))

@@ -1,4 +1,4 @@
-"""Finds folders that a layout does not read as they are meant, and the options for them."""
+"""Finds folders that a layout misreads, and the options that fix this."""
 
 import collections
 import re
@@ -14,17 +14,14 @@ from beam_tfr.schema.wildcards import quote_pattern
 def read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, str]]:
     """Returns folder -> the values that a layout with splits reads from its images.
 
-    Folders are sorted; one whose images the layout rejects has no values.
+    Folders are sorted; a folder whose images the layout rejects has no values.
     """
     parsed_layout = parse_layout(layout)
     return {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in sorted(folders)}
 
 
 def describe_misnamed(folders: Iterable[str], layout: str) -> str:
-    """Says how to rename a folder whose split, as a layout reads it, has an invalid name.
-
-    Empty if there is no such folder.
-    """
+    """Says how to rename a folder from which a layout reads an invalid split; else empty."""
     for folder, values in read_folders(folders, layout).items():
         split = values.get("split", "")
         if split and not is_split_name(split):
@@ -38,15 +35,15 @@ def describe_misnamed(folders: Iterable[str], layout: str) -> str:
 
 
 def _name_with_split(folder: str, split: str) -> str:
-    """Returns the name in a folder's path that its split was read from."""
+    """Returns the name in a folder's path that contains its split."""
     return next(name for name in folder.split("/") if split in name)
 
 
 def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: bool) -> str:
-    """Says what becomes of images in folders that a layout does not read; may be empty.
+    """Explains what happens to images in folders that a layout does not read; may be empty.
 
     Args:
-        folders: folder of images -> number of images.
+        folders: image folder -> number of images.
         layout: the layout.
         has_masks: whether some folders look like masks of images in others.
     """
@@ -111,15 +108,15 @@ def _describe_beside_images(
     *,
     has_masks: bool,
 ) -> str:
-    """Says how to leave out folders that hold as many files as those of images in each split.
+    """Says how to leave out folders that hold as many files as the image folders in each split.
 
-    Such folders may hold masks, as zones beside sar_images. Empty if there are none.
+    Such folders may hold masks, as zones next to sar_images. Empty if there are none.
 
     Args:
-        folders: folder of images -> number of images.
+        folders: image folder -> number of images.
         layout: the layout.
-        values_of: folder -> what the layout reads from it.
-        has_masks: whether some folders look like masks, so that these are no classes.
+        values_of: folder -> the values that the layout reads from it.
+        has_masks: whether some folders look like masks, so that these are not classes.
     """
     number_of = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
     for folder, values in values_of.items():
@@ -157,11 +154,11 @@ def _describe_beside_images(
 
 
 def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
-    """Lists quoted patterns of folders that a layout takes for splits, and of no others.
+    """Lists quoted patterns for folders that a layout mistakes for splits, and for no others.
 
     Args:
-        split_of: such folder of images -> its split.
-        folders: all folders of images.
+        split_of: image folder that is mistaken for a split -> that split.
+        folders: all image folders.
     """
     kept_names = {
         name for folder in folders if folder not in split_of for name in folder.split("/")
@@ -177,13 +174,13 @@ def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -
 
 
 def find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Finds folders that a layout puts into splits which no folder is named like.
+    """Finds folders that a layout puts into splits whose names are not those of splits.
 
     Args:
-        values_of: folder of images -> what the layout reads from it.
+        values_of: image folder -> the values that the layout reads from it.
 
     Returns:
-        Folder of images -> its split.
+        Image folder -> its split.
     """
     split_of = {folder: values.get("split", "") for folder, values in values_of.items()}
     known_splits = find_split_folders({*split_of.values()})
@@ -196,7 +193,7 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Finds folders whose class is named like images or a split, if other folders have classes.
 
     Args:
-        values_of: folder -> what the layout reads from it.
+        values_of: folder -> the values that the layout reads from it.
     """
     split_names = find_split_folders({part for folder in values_of for part in folder.split("/")})
     labels = {values.get("label", "") for values in values_of.values()}
@@ -214,11 +211,11 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether each of several splits has a class: valid, beside invalid, in both train and test.
+    """Whether a class occurs in all of several splits, such as valid, next to invalid.
 
     Args:
         label: the class.
-        values_of: folder -> what a layout reads from it.
+        values_of: folder -> the values that a layout reads from it.
     """
     all_splits = {values.get("split", "") for values in values_of.values()}
     splits = {

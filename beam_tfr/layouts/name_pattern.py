@@ -1,12 +1,12 @@
-"""Matches the names of folders in bounded time."""
+"""Matches folder names in bounded time."""
 
 import re
 
-MOST_CHARACTERS = 255  # in a name on disks; archives may have longer names
+MOST_CHARACTERS = 255  # in a name on disk; archives may have longer names
 
 
 class NamePattern:
-    """A pattern of whole names of folders; names that are too long for disks do not match.
+    """A pattern for whole folder names; names that are too long for disks do not match.
 
     A pattern such as `.+(?:mask|class[a-z]*)` takes time quadratic in the length of the name.
     """
@@ -15,7 +15,7 @@ class NamePattern:
         self._pattern = re.compile(pattern)
 
     def fullmatch(self, name: str) -> re.Match[str] | None:
-        """Returns the match of a whole name; None if there is none or the name is too long."""
+        """Returns the match of a whole name; None if it does not match or is too long."""
         if len(name) > MOST_CHARACTERS:
             return None
         return self._pattern.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Finds classes in the names of files, such as cat_1.jpg, and the layouts that read them."""
+"""Finds classes in file names, such as cat_1.jpg, and the layouts that read them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ _NUMBERED = re.compile(
     r"[^0-9]*[^0-9._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+"
 )  # cat.1.jpg, great_pyrenees_1.jpg, cat (1).jpg
 _DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
-# As from Edge Impulse: cat.2kl1a0b3.jpg, cat.1.jpg.2kl1a0b3.jpg
+# As in Edge Impulse: cat.2kl1a0b3.jpg, cat.1.jpg.2kl1a0b3.jpg
 _WITH_ID = re.compile(
     r"[A-Za-z][A-Za-z_ -]*\.(?:.+\.)?(?=[^.]*[0-9])(?=[^.]*[A-Za-z])[0-9A-Za-z]{6,}\.[^.]+"
 )
 _BEHIND = re.compile(r"[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+")  # 12_frog.png
 _SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG in ImageNet
 _PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg in Market-1501
-# What cameras and programs put before a number.
+# Words that cameras and programs put before a number.
 _NO_CLASS = re.compile(
     r"(?i)(?:i|im|img|images?|dsc[a-z]?|p|pxl|photos?|pics?|pictures?|frames?|scan|screenshot|file"
     r"|video|vid|crop|patch|tile|sample|data|train(?:ing)?|val(?:id)?|test(?:ing)?"
@@ -28,17 +28,17 @@ _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg in UTKFace
 _NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg in CCPD
 _EXAMPLE = "{label}_{number}.*"
-# A class that may have digits itself, and the number after it: obj1__0.png.
+# A class that may itself contain digits, and the number after it: obj1__0.png.
 _ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+")
 
 
 def _spell_numbered(name: re.Match[str]) -> str:
-    """Returns the layout of a name that ends in a separator and a number."""
+    """Returns the layout for a name that ends in a separator and a number."""
     return f"{{label}}{name['mark']}{name['open']}{{number}}{name['close']}.*"
 
 
 def find_named_class(name: str) -> str:
-    """Returns the layout of a file name that begins with a class, such as cat.1.jpg; or ""."""
+    """Returns the layout for a file name with a class, such as cat.1.jpg; empty without one."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered:
         return _spell_numbered(numbered)
@@ -55,11 +55,11 @@ def find_named_class(name: str) -> str:
 
 
 def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
-    """Returns the classes that file names begin with, by the layout that fits most of them.
+    """Returns the classes that file names begin with, by the layout that matches most names.
 
     Returns:
-        Name -> its class; empty if there are not several classes, or if the words are those of
-        cameras, such as IMG_1.jpg.
+        Name -> its class; empty if there is only one class, or if the words are typical of cameras,
+        as in IMG_1.jpg.
     """
     all_names = [*names]
     layout = find_named_layout(all_names)
@@ -67,7 +67,7 @@ def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def find_named_layout(names: Iterable[str]) -> str:
-    """Returns the layout that reads the classes of `find_named_classes`; empty without any."""
+    """Returns the layout that reads the classes of `find_named_classes`; may be empty."""
     all_names = [*names]
     layouts = {*map(find_named_class, all_names)} - {""}
     classes_of = {layout: _read_classes(all_names, layout) for layout in layouts}
@@ -76,9 +76,10 @@ def find_named_layout(names: Iterable[str]) -> str:
 
 
 def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
-    """Returns name -> its class, for names that have the form of a layout.
+    """Returns name -> its class, for names whose own form is that of a layout.
 
-    Other names may fit the layout too: {label}_{number}.* reads a class from ILSVRC2012_val_1.jpg.
+    Other names may match the layout too: {label}_{number}.* reads a class from
+    ILSVRC2012_val_1.jpg.
     """
     parsed_layout = parse_layout(layout)
     classes = {}
@@ -90,16 +91,16 @@ def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
 
 
 def are_all_named(names: Sequence[str]) -> bool:
-    """Whether all names begin with classes, at least one of which has several files."""
+    """Whether all names begin with classes, at least one of which occurs several times."""
     classes = find_named_classes(names)
     return len(classes) == len({*names}) > len({*classes.values()})
 
 
 def suggest_layout(name: str) -> str:
-    """Suggests the layout for files in no folder that are named like cat_1.jpg or train_cat_1.jpg.
+    """Suggests the layout for files without a folder that are named like cat_1.jpg.
 
-    Empty if the name begins like those of cameras, such as IMG_1.jpg, has no such form, as 001.jpg,
-    or consists of numbers.
+    It also reads splits, as in train_cat_1.jpg. Empty if the name begins with a word typical of
+    cameras, as in IMG_1.jpg, has no such form, as in 001.jpg, or consists of numbers.
     """
     numbered = _ANY_NUMBERED.fullmatch(name)
     named_class = find_named_class(name) or (_spell_numbered(numbered) if numbered else _EXAMPLE)

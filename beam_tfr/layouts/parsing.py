@@ -1,7 +1,7 @@
 """Parses layouts such as `{split}/{label}/*`, and reads paths by them.
 
-A layout that ends in `**` reads a whole key, other layouts read its end. Finds keys that fit a
-layout in several ways.
+A layout that ends in `**` reads a whole key; other layouts read its end. Also finds keys that match
+a layout in several ways.
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ DEFAULT_LAYOUT = "{label}/*"
 SPLIT_RULE = f"letters, digits and _ only, and not {NO_SPLIT}"  # for messages
 _DEEP = "**"  # the last part of a layout: the file, in any folders below
 _EXAMPLE = "such as {label}/* or {split}/{label}/**"
-# Each piece of a layout -> what it matches. A value takes as few characters as it can, * as many.
+# Each piece of a layout -> its regex. A value matches as little as possible, * as much.
 _VALUES = ("{label}", "{split}", "{group}")
 _REGEXES = {value: f"(?P<{value[1:-1]}>[^/]*?)" for value in _VALUES}
 _REGEXES |= {"{number}": "[0-9]+", "*": "[^/]*", _DEEP: ".*"}
-# How pieces that are not values match, to make a value as long as possible.
+# Regexes of pieces other than values, when values are to be as long as possible.
 _REGEXES_BESIDE = {"{number}": "(?<![0-9])[0-9]+(?![0-9])", "*": "[^/]*?"}
 _ANY_TEXT = {*_VALUES, "*"}
 _PIECE = re.compile(r"\{[^{}]*\}|\*\*|[*{}]|[^*{}]+")
 
 
 def is_split_name(name: str) -> bool:
-    """Whether a split may have this name.
+    """Whether a name is valid for a split.
 
     Names of splits become part of file names, and `none` is reserved.
     """
@@ -39,7 +39,7 @@ def is_split_name(name: str) -> bool:
 
 
 class LongerValue(NamedTuple):
-    """A value of a key that could be longer, such as label, "t" and "t-shirt"."""
+    """A value in a key that could also be longer, such as label, "t" and "t-shirt"."""
 
     name: str
     value: str
@@ -48,20 +48,20 @@ class LongerValue(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A rule for reading the last parts of a key, or all of it; made by `parse_layout`.
+    """A rule for reading the last parts of a key, or the whole key; made by `parse_layout`.
 
-    `{label}/**` reads a whole key: the class is the first folder, whatever lies below.
+    `{label}/**` reads a whole key: the class is the first folder, whatever is below it.
     """
 
     parts: tuple[str, ...]
 
     @property
     def deep(self) -> "Layout":
-        """The layout that ends in ** instead of the file's part."""
+        """The layout with ** as its last part."""
         return Layout((*self.parts[:-1], _DEEP))
 
     def below(self, levels: int) -> "Layout":
-        """Returns the layout of keys with so many more folders before its first part."""
+        """Returns the layout for keys with `levels` more folders before the first part."""
         return Layout((*["*"] * levels, *self.parts))
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class Layout:
 
     @functools.cached_property
     def longest(self) -> dict[str, re.Pattern[str]]:
-        """Each value that ends within a name -> a pattern with its longest match.
+        """Each value that ends within a name -> a pattern that matches it as long as possible.
 
-        Empty if a key can fit in one way only.
+        Empty if a key can match in one way only.
         """
         path = f"{self}/"
         regexes = {}
@@ -93,19 +93,19 @@ class Layout:
         return re.compile(above + pattern, re.DOTALL)
 
     def parse_key(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout names; None without a match."""
+        """Returns the "label", "split" and "group" that the layout reads; None without a match."""
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
     def group_of(self, key: str) -> str | None:
-        """Returns the "group" that the layout reads from a key; None without a match or group."""
+        """Returns the "group" that the layout reads from a key; None if it reads none."""
         return (self.parse_key(key) or {}).get("group")
 
     def may_hide_folders(self, key: str) -> bool:
-        r"""Whether a backslash in a key that fits may separate folders, as on Windows.
+        r"""Whether a backslash in a matching key may separate folders, as on Windows.
 
         A value would then be wrong: it would contain the backslash, or the folder above a\b.jpg
-        would be taken for the class.
+        would be mistaken for the class.
         """
         if "\\" not in key:
             return False
@@ -119,9 +119,10 @@ class Layout:
         return any("\\" in value for value in values.values())
 
     def find_longer_value(self, key: str) -> LongerValue | None:
-        """Finds a value that could be longer; None if the key fits in one way only.
+        """Finds a value that could be longer; None if the key matches in one way only.
 
-        The text that a * takes before a value could belong to the value too, unless it has digits.
+        The text that a * matches before a value could belong to the value too, unless it has
+        digits.
         """
         if not self.longest:
             return None
@@ -140,7 +141,7 @@ class Layout:
         return None
 
     def describe_ambiguity(self, keys: Collection[str]) -> str:
-        """Returns a message about the keys that fit in several ways; empty if there are none."""
+        """Returns a message about the keys that match in several ways; empty if there are none."""
         longer_values = {}
         for key in keys:
             longer_value = self.find_longer_value(key)
@@ -182,7 +183,7 @@ def parse_layout(text: str) -> Layout:
 
 
 def _check_part(part: str) -> None:
-    """Checks a part between slashes.
+    """Checks a part of a layout between slashes.
 
     Raises:
         ValueError: the part has an unknown piece, no piece at all, or two that touch.

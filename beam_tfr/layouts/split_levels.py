@@ -1,4 +1,4 @@
-"""Finds levels of folders that are named like splits, and the layouts that read them."""
+"""Finds folder levels that are named like splits, and the layouts that read them."""
 
 import collections
 import re
@@ -18,16 +18,16 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 
-_MOST_LEVELS = 12  # of folders that may be splits, counted from the common folder or from the files
-_LEAST_READ = 0.9  # of the images
-_MARKS = re.compile("[*{}]")  # layouts cannot have them as text
+_MOST_LEVELS = 12  # levels of possible splits, from the common folder down and the files up
+_LEAST_READ = 0.9  # fraction of the images
+_MARKS = re.compile("[*{}]")  # characters that layouts cannot have as text
 
 
 class SplitLevel(NamedTuple):
-    """The folders of a level that are named like splits.
+    """The folders at a level that are named like splits.
 
     Attributes:
-        layout: the layout that takes them as splits.
+        layout: the layout that reads them as splits.
         images: name of each folder -> number of its images.
     """
 
@@ -36,7 +36,7 @@ class SplitLevel(NamedTuple):
 
     @property
     def num_splits(self) -> int:
-        """The number of different splits that the folders are named like; folds do not count."""
+        """The number of different splits in the names of the folders; folds do not count."""
         folders = find_split_folders(self.images).values()
         return len({split_of_folder(folder.split) for folder in folders} - {""})
 
@@ -47,7 +47,7 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
     The levels are counted from the files, lowest first, and then from the common folder.
 
     Args:
-        folders: folder of images -> number of images.
+        folders: image folder -> number of images.
     """
     for level, images in _count_from_files(folders).items():
         in_splits = _list_within(folders, images)
@@ -61,7 +61,7 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
 
 
 def _list_within(folders: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Returns the folders that have one of some names, or are in a folder that has one."""
+    """Returns the folders that have one of some names, or are inside a folder that has one."""
     known_names = {*names}
     return {
         folder: number
@@ -77,21 +77,21 @@ def _choose_layout(
 
     Args:
         layouts: layouts without the text around splits.
-        folders: folder of images, in a folder of a split -> number of images.
-        names: names of the folders of splits.
+        folders: image folder inside a split folder -> number of images.
+        names: names of the split folders.
     """
     spelled = [spell_split(layout, names) for layout in layouts]
     return next((layout for layout in spelled if _reads_splits(layout, folders)), spelled[-1])
 
 
 def _reads_splits(layout: str, folders: Mapping[str, int]) -> bool:
-    """Whether a layout reads splits from nearly all images that are in enough folders for it.
+    """Whether a layout reads splits from nearly all images that are deep enough for it.
 
     Images in fewer folders, such as those of a split without classes, can be left out.
 
     Args:
         layout: the layout.
-        folders: folder of images, in a folder of a split -> number of images.
+        folders: image folder inside a split folder -> number of images.
     """
     parsed_layout = parse_layout(layout)
     images_of = collections.Counter[str]()  # split -> images; "" for none
@@ -104,14 +104,14 @@ def _reads_splits(layout: str, folders: Mapping[str, int]) -> bool:
 
 
 def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
-    """Counts images of splits: level above the files, lowest first -> name of a split -> images."""
+    """Counts images: level above the files, lowest first -> name of a split -> number of images."""
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
         lowest_names = folder.rsplit("/", _MOST_LEVELS)[-_MOST_LEVELS:]
         for level, name in enumerate(reversed(lowest_names)):
             images[level][name] += number
     splits = _keep_splits(images)
-    # A class may be named like a split; if all are, the folders of splits have no classes.
+    # A class may be named like a split; if all are, the folders are splits without classes.
     if 0 in splits and splits[0].keys() != images[0].keys() and not _are_within_classes(folders):
         split_folders = find_split_folders(images[0])
         splits[0] = collections.Counter(
@@ -121,7 +121,7 @@ def _count_from_files(folders: Mapping[str, int]) -> dict[int, collections.Count
 
 
 def _are_within_classes(folders: Iterable[str]) -> bool:
-    """Whether several folders hold nothing but splits, as in cat/train, cat/val and dog/train."""
+    """Whether several folders contain only splits, as in cat/train, cat/val and dog/train."""
     names_in = find_last_names(folders)
     names_in.pop("", None)
     with_splits = [names for names in names_in.values() if are_different(names)]
@@ -148,7 +148,7 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
 
 
 def _layout_of_last_folders(folders: Iterable[str]) -> str:
-    """Returns the layout that reads splits from the folders of files."""
+    """Returns the layout that reads splits from the folders that hold the files."""
     last_parts = [folder.rpartition("/") for folder in folders]
     splits = find_split_folders(name for _, _, name in last_parts)
     parents = {parent for parent, _, name in last_parts if name in splits}
@@ -161,14 +161,14 @@ def _layout_of_last_folders(folders: Iterable[str]) -> str:
 
 
 def _has_siblings(folders: Iterable[str], level: int) -> bool:
-    """Whether a split, at a level above the files, has several folders with folders of images."""
+    """Whether a split, at a level above the files, contains several parents of image folders."""
     parents = {folder.rpartition("/")[0] for folder in folders}
     splits = {parent.rsplit("/", level - 1)[0] for parent in parents}
     return len(splits) < len(parents)
 
 
 def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counter[str]]:
-    """Counts images of splits: level below the common folder -> name of a split -> images."""
+    """Counts images: level below the common folder -> name of a split -> number of images."""
     unlabelled = _find_unlabelled_splits(folders)
     images = collections.defaultdict[int, collections.Counter[str]](collections.Counter)
     for folder, number in folders.items():
@@ -180,9 +180,9 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
 
 
 def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
-    """Returns folders of splits that hold images but no classes, beside a split with classes.
+    """Returns split folders that hold images but no classes, next to a split with classes.
 
-    All folders beside them must be named like splits; otherwise they may be classes.
+    All folders next to them must be named like splits; otherwise they may be classes.
     """
     unlabelled = set[str]()
     for start, names, holders in list_subfolders(folders):
@@ -192,7 +192,7 @@ def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
 
 
 def _layout_below_splits(folders: Iterable[str], level: int, splits: Iterable[str]) -> str:
-    """Returns the layout of splits at a level, with classes in them or in a folder of images."""
+    """Returns the layout for splits at a level, with classes in them or in an image folder."""
     paths_in = collections.defaultdict[str, list[list[str]]](list)  # split -> paths in it
     for folder in folders:
         names = folder.split("/")
@@ -214,10 +214,10 @@ def _layout_below_splits(folders: Iterable[str], level: int, splits: Iterable[st
 
 
 def _count_outer_folders(paths: Sequence[Sequence[str]]) -> int:
-    """Counts the folders around the folders of classes, such as 1 for Fruit/Apple and Fruit/Pear.
+    """Counts the folders around class folders, such as 1 for Fruit/Apple and Fruit/Pear.
 
-    Classes are the last names that all paths have, if several are in one folder, and none is in
-    two; otherwise the first names.
+    Classes are the last names at the depth that all paths reach, if several of them share a folder
+    and none is in two folders; otherwise the first names.
 
     Args:
         paths: the names of folders from a split to its images.
@@ -233,7 +233,7 @@ def _count_outer_folders(paths: Sequence[Sequence[str]]) -> int:
 
 
 def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
-    """Keeps the folders that are named like splits, and levels with such folders, in order.
+    """Keeps the folders that are named like splits, and the levels with such folders, in order.
 
     Args:
         images: level -> name of each folder there -> number of its images.
@@ -247,7 +247,7 @@ def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collectio
 
 
 def spell_split(layout: str, names: Iterable[str]) -> str:
-    """Returns a layout with the text around splits in folders, such as `seg_{split}/{label}/*`."""
+    """Adds the text around splits in folder names to a layout, as in `seg_{split}/{label}/*`."""
     folders = find_split_folders(names).values()
     befores = {folder.before for folder in folders}
     behinds = {folder.behind for folder in folders}
@@ -269,7 +269,7 @@ def _have_one_separator(separators: set[str]) -> bool:
 
 
 def _name_class(layout: str, folders: Iterable[SplitFolder]) -> str:
-    """Returns the piece of a layout for the text beside splits in folders: a class, or any text."""
+    """Returns the layout piece for the text next to splits in names: a class, or any text."""
     if "{label}" in layout:
         return "*"
     are_shared = (folder.is_shared for folder in folders)
@@ -277,12 +277,12 @@ def _name_class(layout: str, folders: Iterable[SplitFolder]) -> str:
 
 
 class Subfolders(NamedTuple):
-    """The folders in one folder.
+    """The subfolders of a folder.
 
     Attributes:
         start: path of the outer folder, with a trailing slash; empty for the common folder.
-        names: names of the folders in it.
-        holders: names of those that hold folders themselves.
+        names: names of the subfolders.
+        holders: names of the subfolders that have subfolders themselves.
     """
 
     start: str
@@ -291,12 +291,12 @@ class Subfolders(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of folders around these, below the common folder."""
+        """The number of folders between the common folder and the subfolders."""
         return self.start.count("/")
 
 
 def list_subfolders(folders: Iterable[str]) -> Iterator[Subfolders]:
-    """Yields the folders in each folder that has some."""
+    """Yields the subfolders of each folder that has some."""
     names_in = _find_names_in(folders)
     for parent, names in names_in.items():
         start = f"{parent}/" if parent else ""

@@ -31,38 +31,38 @@ _IN_NAME = re.compile(rf"(?<![^\W\d_]){_WORD}(?![^\W\d_])[0-9]*", re.IGNORECASE)
 _BEFORE_NUMBER = re.compile(
     rf"(?<![^\W\d_]){_WORD}[0-9]*(?:\.[^\W_]+)?[-_][0-9]+-of-[0-9]+", re.IGNORECASE
 )
-# What seems to be a split within a word, such as labelsTrain, or a short form: y_tr, imagesTs, tst.
+# A possible split within a word, such as labelsTrain, or in a short form: y_tr, imagesTs, tst.
 _WITHIN_WORD = re.compile("train|val|test|dev|holdout|fold[-_ ]?[0-9]+", re.IGNORECASE)
 _SHORT = re.compile(
     "(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?:[Tt](?:r|rn|e|s|st)|[Vv](?:a|l))(?![a-z])"
     "|(?<![A-Za-z])(?:TRN?|TE|TST?|VA|VAL)(?![A-Za-z])"
 )
 _SHORT_WORD = re.compile("Tr|Trn|Te|Ts|Tst|Va|Vl|TR|TRN|TE|TS|TST|VA|tr|trn|te|ts|tst")
-_OUTER_FOLDERS = 2  # at the end of a path: test, or test/Annotations
+_OUTER_FOLDERS = 2  # folders at the end of a path: test, or test/Annotations
 
 
 def is_split_word(text: str) -> bool:
-    """Whether a text is a usual name of a split, in any case."""
+    """Whether a text is a common name of a split, in upper or lower case."""
     return _SPLIT.fullmatch(text) is not None
 
 
 def is_split_word_or_short(text: str) -> bool:
-    """Whether a text is a usual name of a split, in any case, or a short form: train, Tr, TST."""
+    """Whether a text is a common name of a split, or a short form: train, Tr, TST."""
     return is_split_word(text) or _SHORT_WORD.fullmatch(text) is not None
 
 
 def split_of_folder(name: str) -> str:
-    """Returns the split that a folder is named like, in lower case; empty for other folders."""
+    """Returns the split that a folder is named after, in lower case; empty for other folders."""
     match = _FOLDER.fullmatch(name)
     return match[1].lower() if match else ""
 
 
 class SplitFolder(NamedTuple):
-    """The parts of the name of a folder that is named like a split.
+    """The parts of a folder name that contains a split.
 
     Attributes:
         before: text before the split, such as `seg_` in seg_train.
-        split: the split, which may have this name.
+        split: the split, spelled so that a split may have this name.
         behind: text after the split, such as `-Set` in Train-Set, or `_cat` in train_cat.
         is_shared: whether another folder has another split between the same texts.
     """
@@ -74,13 +74,14 @@ class SplitFolder(NamedTuple):
 
 
 def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
-    """Finds the folders that are named like splits, among the folders of one level.
+    """Finds the folders that are named like splits, among the folders at one level.
 
     A split at the end of a longer name counts if another folder has another split after the same
-    prefix: seg_train beside seg_test, and then seg_pred too, but not bullet_train. So does a split
-    at the beginning or in the middle: train_cat beside test_cat, a_train_b beside a_test_b. Numbers
-    may differ: 1-Training beside 2-Testing. Several folds, such as fold1 and fold2, are splits too.
-    A word that all splits end in is not part of them: `_images` in train_images and test_images.
+    prefix: seg_train and seg_test count, and then seg_pred too, but bullet_train alone does not.
+    The same holds for a split at the beginning or in the middle: train_cat and test_cat, a_train_b
+    and a_test_b. Numbers may differ: 1-Training and 2-Testing. Several folds, such as fold1 and
+    fold2, are splits too. A word that all splits end in is not part of them: `_images` in
+    train_images and test_images.
 
     Returns:
         Name -> its parts.
@@ -108,9 +109,9 @@ def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
 
 
 def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
-    """Divides the names beside names that share the text around their splits.
+    """Divides the names next to names that share the text around their splits.
 
-    Empty unless all of them end in splits too: noisy_train beside clean_val and clean_test.
+    Empty unless all these names end in splits too: noisy_train next to clean_val and clean_test.
     """
     others = {}
     for name in names:
@@ -122,7 +123,7 @@ def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
 
 
 def have_classes(folders: Iterable[SplitFolder]) -> bool:
-    """Whether folders have classes around their splits: cat_train, cat_test and dog_train.
+    """Whether folder names have classes around their splits: cat_train, cat_test and dog_train.
 
     The numbers in 1-train and 2-test are not classes.
     """
@@ -150,10 +151,10 @@ def _find_shared(names: Iterable[str]) -> set[str]:
 
 
 def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
-    """Returns the parts of a name that is like a split, given the texts that names share."""
+    """Returns the parts of a name with a split; `shared` holds the texts that names share."""
     if split_of_folder(name):
         return _divide_name(name)
-    if len(name) > MOST_CHARACTERS:  # all beginnings of a name have the square of its length
+    if len(name) > MOST_CHARACTERS:  # the total length of all its prefixes is quadratic
         return None
     starts = itertools.accumulate(_SEPARATOR.split(name)[:-1], str.__add__)
     own_prefixes = [start for start in starts if _text_around(start) in shared]
@@ -169,12 +170,12 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
 
 
 def _text_around(before: str = "", behind: str = "") -> str:
-    """Returns the text around a split in lower case; 0 stands for numbers, / for the split."""
+    """Returns the text around a split, in lower case; 0 stands for numbers, / for the split."""
     return _DIGITS.sub("0", f"{before}/{behind}".lower())
 
 
 def _divide_name(name: str) -> SplitFolder:
-    """Divides a name that begins with a split; all of it is the split if it can be one."""
+    """Divides a name that begins with a split; the whole name is the split if it is valid."""
     match = _FOLDER.fullmatch(name)
     if is_split_name(name) or not match:
         return SplitFolder("", name)
@@ -188,7 +189,7 @@ def _divide_behind(name: str, before: str) -> SplitFolder:
 
 
 class UnmarkedTrain(NamedTuple):
-    """Two folders, one named like a split of the other, as rps-test-set beside rps.
+    """Two folders, one named like a split of the other, as rps-test-set next to rps.
 
     Attributes:
         marked: the folder that is named like a split.
@@ -202,10 +203,10 @@ class UnmarkedTrain(NamedTuple):
 
 
 def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
-    """Finds a folder of one level that seems to be the split train of another folder's set.
+    """Finds a folder that seems to be the train split of a folder named like another split.
 
-    Its name is that of the other folder without the split; or there are only two folders, and their
-    names begin alike, as images_background beside images_evaluation.
+    Its name is that of the other folder without the split; or there are only two folders, whose
+    names begin alike, as images_background next to images_evaluation.
     """
     for name in sorted(names):
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
@@ -226,12 +227,12 @@ def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
 
 
 def split_within(folder: str) -> str:
-    """Returns the split that the outermost such folder of a path is named like; may be empty."""
+    """Returns the split named by the outermost folder in a path that names one; may be empty."""
     return next(filter(None, map(split_of_folder, folder.split("/"))), "")
 
 
 def split_around(folder: str) -> str:
-    """Returns the split that a folder, or the one around it, is named like; may be empty.
+    """Returns the split named by a folder, or by the folder around it; may be empty.
 
     The name of the folder itself may be longer, and end in a split, such as seg_test.
 
@@ -245,7 +246,7 @@ def split_around(folder: str) -> str:
 
 
 def splits_within(folders: Collection[str]) -> Mapping[str, str]:
-    """Returns the split that some folder of each path is named like; see `find_split_folders`.
+    """Returns the split named by some folder in each path; see `find_split_folders`.
 
     Returns:
         Path -> split, in lower case; empty for none.
@@ -265,7 +266,7 @@ def splits_within(folders: Collection[str]) -> Mapping[str, str]:
 
 @functools.lru_cache
 def splits_of_file(name: str) -> dict[str, str]:
-    """Returns the splits that are words of a file's name.
+    """Returns the splits that are words in a file name.
 
     Returns:
         Split, in lower case -> its word, with the digits after it: "train" -> "train2017".
@@ -286,10 +287,10 @@ def seeming_split(name: str) -> str:
 
 
 def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
-    """Finds the splits that the names of folders of one level hint at: imagesTr and imagesTs.
+    """Finds the splits that folder names at one level hint at: imagesTr and imagesTs.
 
     Returns:
-        Hint -> the first name with it; empty unless all names have one, and they differ.
+        Hint -> the first name with it; empty unless all names have a hint, and the hints differ.
     """
     example_of = dict[str, str]()
     for name in sorted(names):
@@ -298,9 +299,9 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def describe_split_names(names: Iterable[str]) -> str:
-    """Reports splits that the names of images begin with, or contain as a word; may be empty.
+    """Reports splits that image names begin with, or contain as a word; may be empty.
 
-    All names must have one, and they must differ, such as train_1.jpg and test_1.jpg.
+    All names must have a split, and the splits must differ, as in train_1.jpg and test_1.jpg.
 
     Args:
         names: names of files, without folders.
@@ -318,10 +319,10 @@ def describe_split_names(names: Iterable[str]) -> str:
 
 
 def are_different(splits: Iterable[str]) -> bool:
-    """Whether folders are named like two or more splits."""
+    """Whether folders are named after at least two different splits."""
     return len({name.lower() for name in splits}) > 1
 
 
 def are_splits(names: Set[str]) -> bool:
-    """Whether all folders of a level are named like splits."""
+    """Whether all folders at a level are named like splits."""
     return names == find_split_folders(names).keys()

@@ -1,4 +1,4 @@
-"""Finds images that exist twice: in two formats, or in two folders of pairs."""
+"""Finds images that exist twice: in two formats, or in the two folders of image pairs."""
 
 import collections
 import re
@@ -9,7 +9,7 @@ from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
 
-# Names of folders that hold one image of each pair.
+# Names of folders that hold one of the images of each pair.
 _PAIR_FOLDER = NamePattern(
     r"(?i)(?:.*[-_ ])?(?:[hl][rq]|[hl](?:igh|ow)(?:[-_ ]?res)?|gts?|inputs?|targets?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|hazy|rainy?|bicubic|upsampled|originals?|edited)"
@@ -17,13 +17,13 @@ _PAIR_FOLDER = NamePattern(
 _SCALE_FOLDER = re.compile("(?i)x[0-9]{1,2}")  # DIV2K's LR_bicubic/X2, with 0001x2.png
 _SCALE = re.compile("(?i)[-_ ]?x[0-9]{1,2}$")
 _MAIN_FORMAT = "jpeg"
-_NO_PHOTOS = ("png", "gif", "ppm")  # beside JPEGs these may be masks, which are reported elsewhere
+_NO_PHOTOS = ("png", "gif", "ppm")  # these may be masks of JPEGs, which are reported elsewhere
 
 
 def describe_twins(keys: Iterable[str]) -> str:
-    """Returns the message about JPEGs beside images of the same name in another format.
+    """Reports JPEGs next to images with the same name in another format.
 
-    `IMG_1.HEIC` beside `IMG_1.JPG` is an example: two images of one photo, whose bytes differ.
+    `IMG_1.HEIC` next to `IMG_1.JPG` is an example: two images of one photo, whose bytes differ.
     Empty if there are none.
     """
     formats_of = collections.defaultdict[str, dict[str, str]](dict)  # stem -> format -> key
@@ -44,9 +44,9 @@ def describe_twins(keys: Iterable[str]) -> str:
 
 
 def describe_pair_folders(keys: Iterable[str]) -> str:
-    """Returns the message about folders that hold the images of pairs, such as HR and LR.
+    """Reports folders that hold the images of pairs, such as HR and LR.
 
-    The folders have such names, and their files have the same names, but for scales behind them.
+    The folders have typical names, and their files have the same names except for scale suffixes.
     Empty if there are none.
     """
     names_in = collections.defaultdict[str, set[str]](set)
@@ -68,7 +68,7 @@ def describe_pair_folders(keys: Iterable[str]) -> str:
 
 
 def _holds_pairs(folder: str) -> bool:
-    """Whether a folder is named like one of pairs, or a scale in such a folder: LR_bicubic/X2."""
+    """Whether a folder is named like one for pairs, or a scale in such a folder: LR_bicubic/X2."""
     around, _, name = folder.rpartition("/")
     if _SCALE_FOLDER.fullmatch(name):
         name = around.rpartition("/")[2]
@@ -80,5 +80,5 @@ def _are_twins(formats: Iterable[str]) -> bool:
 
 
 def _is_other(image_format: str) -> bool:
-    """Whether a format may be that of the same photo."""
+    """Whether a format may be another format of the same photo."""
     return image_format not in ("", _MAIN_FORMAT, *_NO_PHOTOS)

@@ -1,4 +1,4 @@
-"""Finds folders of images and of masks by what their files hold, whatever the folders' names."""
+"""Finds image folders and mask folders by their contents, whatever their names."""
 
 import enum
 import itertools
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_paths import have_masks
 
-_MOST_FOLDERS = 10  # more are not compared, as each takes requests
-_MOST_NAMES = 100  # of files in a folder that are compared
-_MOST_LOOKS = 3  # files of a folder that show what it holds
+_MOST_FOLDERS = 10  # more are not compared, since each takes requests
+_MOST_NAMES = 100  # files in a folder whose names are compared
+_MOST_LOOKS = 3  # files in a folder that are inspected
 
 
 class FileKind(enum.Enum):
-    """What a file seems to hold.
+    """The kind of content that a file seems to have.
 
     Attributes:
         PHOTO: a PNG with too many colors for a mask.
-        DETAILED: a gray PNG of many values, or one with a palette and small areas.
-        AREAS: a gray PNG, or one with a palette, of few and large areas, as masks have.
+        DETAILED: a grayscale PNG with many values, or a palette PNG with small areas.
+        AREAS: a grayscale or palette PNG with few large areas, as in masks.
         UNKNOWN: another file, or another PNG.
     """
 
@@ -28,16 +28,16 @@ class FileKind(enum.Enum):
     UNKNOWN = enum.auto()
 
 
-KindOf = Callable[[str], FileKind]  # path of a file -> what it holds
+KindOf = Callable[[str], FileKind]  # path of a file -> the kind of its content
 
 
 def is_unknown(_: str) -> FileKind:
-    """Returns UNKNOWN, where files cannot be looked at."""
+    """Returns UNKNOWN, for callers that cannot inspect files."""
     return FileKind.UNKNOWN
 
 
 def hold_only(folder: str, names: Sequence[str], kind: FileKind, kind_of: KindOf) -> bool:
-    """Whether the first files of a folder are all of a kind; False for no files."""
+    """Whether the first files in a folder are all of a kind; False if there are no files."""
     paths = [f"{folder}/{name}" for name in names[:_MOST_LOOKS]]
     return bool(paths) and all(kind_of(path) is kind for path in paths)
 
@@ -45,14 +45,14 @@ def hold_only(folder: str, names: Sequence[str], kind: FileKind, kind_of: KindOf
 def find_unnamed_masks(
     folders: Sequence[str], names_in: NamesIn, kind_of: KindOf
 ) -> tuple[str, str] | None:
-    """Finds a folder of images, and one of gray PNGs of large areas with the same names, or None.
+    """Finds an image folder and a folder of masks for them with the same names, or None.
 
-    Examples are input and output, or X and Y.
+    Masks are PNGs with few large areas. Examples are input and output, or X and Y.
 
     Args:
-        folders: paths of folders of files.
-        names_in: folder -> names of files in it, maybe none.
-        kind_of: path of a file -> what it holds.
+        folders: paths of folders with files.
+        names_in: folder -> names of files in it; may return none.
+        kind_of: path of a file -> the kind of its content.
     """
     if kind_of is is_unknown or not 1 < len(folders) <= _MOST_FOLDERS:
         return None
@@ -67,7 +67,7 @@ def find_unnamed_masks(
 
 
 def _hold_images(folder: str, names: Sequence[str], kind_of: KindOf) -> bool:
-    """Whether files are no masks: photos, gray PNGs of many values, or not PNGs."""
+    """Whether files are not masks: photos, grayscale PNGs with many values, or other formats."""
     if not any(name.lower().endswith(".png") for name in names):
         return True
     kinds = FileKind.PHOTO, FileKind.DETAILED
