@@ -493,6 +493,8 @@ def test_images_without_an_xml_file_are_told_of_several_folders(tmp_path: Path) 
         ("<pose>Left</pose><occluded>1</occluded>", "pose, occluded"),
         ("<attributes><attribute><name>color</name></attribute></attributes>", "attributes"),
         ("<pose>Unspecified</pose><occluded>0</occluded><truncated>1</truncated>", ""),
+        ("<polygon><x1>5</x1><y1>6</y1><x2>7</x2><y2>9</y2></polygon>", "polygon"),
+        ("<robndbox><cx>9</cx></robndbox>", "robndbox"),
     ],
 )
 def test_fields_of_objects_that_are_not_stored_are_told(
@@ -503,3 +505,4 @@ def test_fields_of_objects_that_are_not_stored_are_told(
     message = describe_other_fields([str(path), str(tmp_path / "none.xml")])
     assert bool(message) == bool(named_fields)
     assert f"fields {named_fields} of" in message or not named_fields
+    assert ("COCO" in message) == (named_fields == "polygon")

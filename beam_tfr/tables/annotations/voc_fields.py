@@ -10,7 +10,8 @@ from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.tables.annotations.voc import parse_voc
 from beam_tfr.tables.base import open_table
 
-_KNOWN = {"name", "bndbox", "polygon", "robndbox", "difficult", "truncated", "deleted"}
+_KNOWN = {"name", "bndbox", "difficult", "truncated", "deleted"}
+_POLYGON = "polygon"
 _NO_VALUES = ("", "0", "unspecified")
 _FIRST_FILES = 20
 _FIRST_REMOTE = 2  # each file takes a request
@@ -27,10 +28,13 @@ def describe_other_fields(files: Sequence[str]) -> str:
         fields.update(dict.fromkeys(_list_other_fields(path)))
     if not fields:
         return ""
-    return (
-        f"nothing is stored of the fields {join_texts([*fields], separator=', ')} of objects: a "
-        "table with a row for each box, such as .csv, may have them as columns"
-    )
+    cures = []
+    if _POLYGON in fields:
+        cures.append("COCO files, which most labeling programs also export, keep polygons")
+    if len(fields) > len(cures):
+        cures.append("a table with a row for each box, such as .csv, may have them as columns")
+    names = join_texts([*fields], separator=", ")
+    return f"nothing is stored of the fields {names} of objects: {'; '.join(cures)}"
 
 
 def _list_other_fields(path: str) -> Iterator[str]:
