@@ -218,6 +218,7 @@ NEIGHBORS = {  # two rows whose texts begin and end with a quote
     "ids": [["img_9", '"Hello'], ["img_10", 'big world"']],
     "the next number": [["9", '"Hello'], ["10", 'big world"']],
     "numbers of equal length": [["100234", '"Hello'], ["100877", 'world"']],
+    "numbers of 5,000 digits": [["7" * 5_000, '"Hello'], ["8" * 5_000, 'world"']],
     "text first": [['"Hello', "9.png"], ['world"', "10.png"]],
     "text in the middle": [["x", '"Hello', "cat"], ["y", 'world"', "cat"]],
 }

@@ -15,6 +15,7 @@ from beam_tfr.tables.dialects import Dialect
 _DIGITS = re.compile(r"[0-9]+")
 _IN_PROSE = ",;"  # delimiters that texts hold, too
 _LEAST_DIGITS = 4  # of numbers that are alike, such as ids
+_MOST_DIGITS = 30  # of a number that is an id
 
 
 class QuotedRows(NamedTuple):
@@ -113,5 +114,6 @@ def _are_like_ids(cell: str, other: str) -> bool:
     """Whether two numbers are consecutive, or have the same number of digits, at least four."""
     if not (cell.isdigit() and other.isdigit()):
         return False
-    is_next = int(other) - int(cell) == 1
+    are_short = max(len(cell), len(other)) <= _MOST_DIGITS
+    is_next = are_short and int(other) - int(cell) == 1
     return is_next or len(cell) == len(other) >= _LEAST_DIGITS

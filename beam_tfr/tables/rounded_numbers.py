@@ -1,5 +1,6 @@
 """Warns of numbers, such as timestamps, that floats of 32 bits change."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from beam_tfr.schema.differences import join_names
 _SMALL_CHANGE = 1e-3  # unless values are close to each other
 _SMALL_SHARE = 1e-6  # of the difference between the greatest and the least value
 _MOST_DECIMALS = 15
+_HUGE_EXPONENT = re.compile(r"[eE][-+]?[0-9]{4}")  # beyond any float; its cell is rejected
 _MAX_EXACT = 1 << 53  # whole numbers up to this are exact in pandas' floats
 
 
@@ -121,7 +123,7 @@ def _list_numbers(cells: Sequence[Any]) -> list[str]:
         members = parse_list(cell) if isinstance(cell, str) else None
         for member in flatten_list(members_of(cell) if members is None else members):
             text = str(member).strip()
-            if NUMBER.fullmatch(text):
+            if NUMBER.fullmatch(text) and not _HUGE_EXPONENT.search(text):
                 texts.append(text)
     return texts
 
