@@ -116,11 +116,11 @@ def test_an_ambiguous_layout_is_told_with_what_to_write() -> None:
     assert told(
         "{split}-{label}-*", "train-hat-1.jpg", "train-t-shirt-1.jpg", "test-t-shirt-2.jpg"
     ) == [
-        "2 of 3 files fit the layout in more than one way, such as test-t-shirt-2.jpg: {label} "
-        "takes 't', not "
+        "2 of 3 files match the layout in more than one way, such as test-t-shirt-2.jpg: {label} "
+        "is 't', not "
         "'t-shirt'; if that is wrong, use {number} for digits, as in "
         "`layout='{label}_{number}.*'`, rename the files, "
-        "or give their classes in a `table=`"
+        "or name their classes in a `table=`"
     ]
     assert told("{split}-{label}-*", "train-hat-1.jpg") == told("*") == []
 
@@ -133,7 +133,7 @@ def test_a_conversion_looks_at_the_first_names_before_its_work(fake: FakeGcs) ->
     )
     (told,) = early_warnings(open_source(options))
     assert told.startswith(
-        "20 of 20 files fit the layout in more than one way, such as long_sleeve_00.jpg: {label} "
+        "20 of 20 files match the layout in more than one way, such as long_sleeve_00.jpg: {label} "
     )
     plain = dataclasses.replace(options, layout="{label}/*")
     fake.set(page_size=1_000)

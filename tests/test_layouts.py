@@ -224,7 +224,7 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
         assert cure in text
     layout = parse_layout("{label}/*")
     text = describe_deep_folders(find_deep_folders(folders(*keys), layout), layout)
-    assert "`layout='{split}/{label}/**'` takes 'Train' as split" in text
+    assert "`layout='{split}/{label}/**'` reads 'Train' as a split" in text
 
 
 def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
@@ -503,7 +503,7 @@ def test_images_in_a_class_within_a_class_are_reported(
     call = ("--input", photos(tmp_path / "in", *names), "--output", tmp_path / "out")
     what = "1 image in deeper folders than those of other classes"
     details = (
-        f", such as dog/{inner}: class 'puppies', not 'dog'; --layout '{{label}}/**' takes 'dog'"
+        f", such as dog/{inner}: class 'puppies', not 'dog'; --layout '{{label}}/**' reads 'dog'"
     )
     assert f"warning:   {what}{details}" in beam_tfr("plan", *call).out
     run = beam_tfr("convert", *call)
@@ -515,7 +515,7 @@ def test_deep_folders_of_one_name_are_told_with_the_depth_of_classes() -> None:
     images = folders("all/a/abbey/1", "all/b/bar/indoor/1", "all/c/church/indoor/1")  # SUN397
     layout = parse_layout("{label}/*")
     text = describe_deep_folders(find_deep_folders(images, layout), layout)
-    assert "`layout='*/*/{label}/**'` takes 'bar'" in text
+    assert "`layout='*/*/{label}/**'` reads 'bar'" in text
     assert "all/b/bar/indoor and all/c/church/indoor, are one class" in text
     images = folders("all/a/abbey/1", "all/b/bar/indoor/1", "all/b/bar/door/1")
     assert "one class" not in describe_deep_folders(find_deep_folders(images, layout), layout)
@@ -610,8 +610,8 @@ def test_flat_folders_get_an_example_of_a_layout(
     run = beam_tfr(*call, "--layout", "*_{label}.*")
     assert run.code == 0
     assert re.search(
-        r"6 of 10 files fit the layout in more than one way, such as "
-        r"n01440764_great_white_shark.jpg: {label} takes "
+        r"6 of 10 files match the layout in more than one way, such as "
+        r"n01440764_great_white_shark.jpg: {label} is "
         r"'shark', not 'great_white_shark'; if that is wrong, use ",
         run.out + run.err,
     )
@@ -683,11 +683,11 @@ def test_folders_of_ranges_are_told(keys: Sequence[str], is_told: bool) -> None:
 @pytest.mark.parametrize(
     ("folders_of_images", "kind"),
     [
-        (["DCIM/100CANON", "DCIM/101CANON"], "as by cameras"),
-        (["100APPLE", "card/101_PANA"], "as by cameras"),
-        (["2021-05-03", "2021-06-11 Rome"], "by dates"),
-        (["2021/05", "2022/12"], "by dates"),
-        (["2021/05/03", "20210504"], "by dates"),
+        (["DCIM/100CANON", "DCIM/101CANON"], "as cameras do"),
+        (["100APPLE", "card/101_PANA"], "as cameras do"),
+        (["2021-05-03", "2021-06-11 Rome"], "after dates"),
+        (["2021/05", "2022/12"], "after dates"),
+        (["2021/05/03", "20210504"], "after dates"),
         (["100CANON"], ""),
         (["100CANON", "cats"], ""),
         (["2011 Audi", "2012 Audi"], ""),
@@ -947,7 +947,7 @@ def test_several_masks_that_numbers_tell_apart(
 ) -> None:
     files = {"images": images, "masks": masks}
     text = describe_mask_folders(files, lambda folder: files[folder])
-    assert ("several masks of each" in text) == are_several
+    assert ("several masks per image" in text) == are_several
 
 
 def test_several_masks_of_an_image_are_told() -> None:
@@ -959,7 +959,7 @@ def test_several_masks_of_an_image_are_told() -> None:
         "77b/masks": ["0a7.png", "c01.png"],
     }
     text = describe_mask_folders(files, lambda folder: files[folder])
-    assert "several masks of each" in text
+    assert "several masks per image" in text
     assert "`pair=mask='{folder}/../mask/{stem}.png'`" in text
     assert "77a" not in text
 
@@ -1120,5 +1120,5 @@ def test_deep_folders_of_masks_are_found_in_little_memory() -> None:
     text = describe_mask_folders([*given, f"{deep}0/masks"])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert "look like images and the masks beside them" in text
+    assert "look like images and their masks" in text
     assert peak < 20_000_000

@@ -228,7 +228,7 @@ def test_a_plan_says_what_it_leaves_out_and_behind(tmp_path: Path) -> None:
     assert pattern.listing.skipped == {".JPG": 1}
     assert "skipped" not in dict(pattern.facts())
     assert folder.warnings[0].startswith(
-        "1 of 2 files fit the layout in more than one way, such as 2.b.JPG: {label} "
+        "1 of 2 files match the layout in more than one way, such as 2.b.JPG: {label} "
     )
     beside = f"other images there are skipped (1 .JPG): `input={tmp_path}/` includes all images"
     assert ("warning", beside) in [*pattern.facts()]

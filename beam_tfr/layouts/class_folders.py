@@ -62,8 +62,8 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
     """Returns a message about image folders with these names that share one parent folder."""
     if len(names) == 1 and names != [""] and not split_of_folder(names[0]):
         return (
-            f"the only class is {names[0]}, the folder of all images: `layout='*'` converts them "
-            "without classes"
+            f"the only class is {names[0]}, the folder of all images: `layout='*'` converts "
+            "images without classes"
         )
     hold_images = all(map(IMAGES.fullmatch, names))
     if not hold_images or not names or are_different(find_split_folders(names)):
@@ -74,8 +74,8 @@ def _describe_folders_of_one(names: Sequence[str]) -> str:
 def _describe_image_folders(names: Sequence[str]) -> str:
     """Returns the message about classes whose names only say that they are image folders."""
     return (
-        f"the classes are {join_names(names)}, folders of images: "
-        "`layout='*'` converts them without classes"
+        f"the classes are {join_names(names)}, which are folders of images: "
+        "`layout='*'` converts images without classes"
     )
 
 
@@ -102,12 +102,12 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
     rename = ""
     if merged and not have_images:
         first, second, *_ = merged
-        what = f"folders of the same name, such as {first} and {second}, are one class"
+        what = f"folders with the same name, such as {first} and {second}, are one class"
         own_name = first.replace("/", "_")
         rename = f", or rename folders that are classes of their own, such as {own_name}"
     return (
         f"the classes are {join_names(names)}: {what}; {_suggest_outer_classes(level, outer_names)}"
-        f"give `layout='{DEFAULT_LAYOUT}'`{rename}"
+        f"use `layout='{DEFAULT_LAYOUT}'`{rename}"
     )
 
 
@@ -127,7 +127,7 @@ def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
         return ""
     layout = parse_layout("{label}/**").below(level)
     classes = join_names(sorted(names))
-    return f"if the classes are {classes} instead, give `layout='{layout}'`; otherwise "
+    return f"if the classes are {classes} instead, use `layout='{layout}'`; otherwise "
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:
@@ -228,15 +228,15 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
     outer_class = example.outer.rpartition("/")[2]
     levels = example.outer.count("/") + 2 - len(layout.parts)
     deep_layout = layout.deep.below(levels)
-    takes = f"{outer_class!r}"
+    read = f"{outer_class!r}"
     if split_of_folder(outer_class) and "{split}" not in layout.parts:
         deep_layout = Layout(("{split}", *layout.deep.parts)).below(levels)
-        takes = f"{outer_class!r} as split"
+        read = f"{outer_class!r} as a split"
     return (
         f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
         f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
-        f"`layout='{deep_layout}'` takes {takes}; or move them, leave them out with `exclude=`, "
-        f"or give classes in a `table=`{_describe_merged(deep_folders)}"
+        f"`layout='{deep_layout}'` reads {read}; or move them, leave them out with `exclude=`, "
+        f"or name classes in a `table=`{_describe_merged(deep_folders)}"
     )
 
 
@@ -250,7 +250,7 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
         return ""
     label = min(merged)
     first, second, *_ = sorted(merged[label].values())
-    return f"; folders of the same name, such as {first} and {second}, are one class"
+    return f"; folders with the same name, such as {first} and {second}, are one class"
 
 
 def describe_no_classes(keys: Collection[str]) -> str:
@@ -287,8 +287,8 @@ def describe_ranges(keys: Iterable[str]) -> str:
         if are_ranges or all(number // size * size == folder for folder, number in pairs):
             first, second, *_ = sorted(key_of.values())
             return (
-                f"each folder holds files of a range of numbers, such as {first} and {second}: if "
-                "folders are not classes, `layout='*'` converts images without classes"
+                f"each folder holds files with a range of numbers, such as {first} and {second}: "
+                "if folders are not classes, `layout='*'` converts images without classes"
             )
     return ""
 
@@ -300,7 +300,7 @@ def describe_camera_folders(keys: Iterable[str]) -> str:
         keys: keys of some images.
     """
     folders = sorted({key.rpartition("/")[0] for key in keys})
-    for regex, kind in ((_OF_CAMERA, "as by cameras"), (_DATE, "by dates")):
+    for regex, kind in ((_OF_CAMERA, "as cameras do"), (_DATE, "after dates")):
         if len(folders) > 1 and all(map(regex.search, folders)):
             return (
                 f"folders are named {kind}, such as {folders[0]}, and become classes: if they are "

@@ -52,7 +52,7 @@ def _describe_splits_in_names(classes: Sequence[str], layout: str) -> Iterator[s
         return
     cure = "write the split of each image into a column `split` of a `table=`"
     if layout.count("{label}") == 1 and "{split}" not in layout:
-        cure = f"`layout='{layout.replace('{label}', f'{{split}}{mark}{{label}}')}'` takes it"
+        cure = f"`layout='{layout.replace('{label}', f'{{split}}{mark}{{label}}')}'` reads it"
     first = classes[0]
     rest = first.partition(mark)[2]
     twin = next((name for name in classes[1:] if name.partition(mark)[2] == rest), classes[-1])

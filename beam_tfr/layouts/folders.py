@@ -165,8 +165,8 @@ def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
         return ""
     folds = {name for level in fold_levels for name in level.images}
     return (
-        f"; the first layout puts images of all folds, {join_names(sorted(folds))}, together: "
-        "give the folder of one fold as `input=`"
+        f"; the first layout combines the images of all folds, {join_names(sorted(folds))}: "
+        "use the folder of one fold as `input=`"
     )
 
 

@@ -59,14 +59,14 @@ def describe_groups(keys: Collection[str], layout: Layout) -> str:
     group, number = find_largest_group(groups.values())
     if not number or _are_labels(groups, layout):
         return ""
-    fix = "give the groups in a column of a `table=`, which `group_column=` names"
+    fix = "write the groups into a column of a `table=`, and name it in `group_column=`"
     suggested = _find_layout(groups, layout)
     if suggested:
-        fix = f"`layout='{suggested}'` keeps each in one split"
+        fix = f"`layout='{suggested}'` keeps each group in one split"
     example = next(key for key, name in groups.items() if name == group)
     return (
-        f"names of images seem to contain groups: {number:,} of the first {len(keys):,} contain "
-        f"{group}, such as {example}, and random splits may separate them; {fix}"
+        f"image names seem to contain groups: {number:,} of the first {len(keys):,} contain "
+        f"{group}, such as {example}, and random splits may separate their images; {fix}"
     )
 
 

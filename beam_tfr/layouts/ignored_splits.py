@@ -51,7 +51,7 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
 
 
 def _is_ignored(level: SplitLevel, total: int) -> bool:
-    """Whether images in a split are lost in another, or have it as class.
+    """Whether images of a split end up in another split, or have the split as their class.
 
     Args:
         level: the level, with folders of one split.
@@ -67,20 +67,20 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
 
     Args:
         level: the level.
-        folders: folder of images -> number of images.
+        folders: image folder -> number of images.
     """
     layout, images = level
     name = min(images)
     if "{label}" not in layout:
         return (
-            f"all images are in folders named {name}: `layout='{layout}'` takes {name} as their "
+            f"all images are in folders named {name}: `layout='{layout}'` reads {name} as their "
             "split"
         )
     number = sum(images.values())
     which = "all images" if number == sum(folders.values()) else counted(number, "image")
     return (
         f"{which} in folders named {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
-        f"takes {name} as their split, `layout='{DEFAULT_LAYOUT}'` says that it is not one"
+        f"reads {name} as their split, `layout='{DEFAULT_LAYOUT}'` confirms that it is not one"
         f"{describe_misnamed(folders, layout)}"
     )
 
@@ -100,7 +100,7 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
         excluded = " ".join(quote_pattern(f"{subfolders.start}{name}", "/*") for name in others)
         return (
             f"{join_names(splits)} are named like splits, but all images go to {DEFAULT_SPLIT}, "
-            f"and {without[0]} is a class: `layout='{layout}'` takes them as splits, and "
+            f"and {without[0]} is a class: `layout='{layout}'` reads them as splits, and "
             f"`exclude={excluded}` leaves out folders without classes"
         )
     return ""
@@ -118,9 +118,9 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
         others = join_names(sorted(subfolders.names - {*splits}))
         layout = spell_split(str(parse_layout("{split}/*").below(subfolders.depth)), splits)
         return (
-            f"{join_names(splits)} are classes, as is {others}: `layout='{layout}'` takes "
+            f"{join_names(splits)} are classes, as is {others}: `layout='{layout}'` reads "
             f"folders as splits; leave out folders that are not splits with "
-            f"`exclude=`, or give `layout='{DEFAULT_LAYOUT}'` if they are classes"
+            f"`exclude=`, or use `layout='{DEFAULT_LAYOUT}'` if they are classes"
         )
     return ""
 
@@ -138,9 +138,9 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
         layouts = [layout for layout, images in find_split_levels(renamed) if len(images) > 1]
         if layouts:
             return (
-                f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, as those in "
-                f"{start}{unmarked.unmarked} do: rename the latter to {unmarked.renamed}, and "
-                f"`layout='{layouts[0]}'` takes both as splits"
+                f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, like those in "
+                f"{start}{unmarked.unmarked}: rename the latter to {unmarked.renamed}, and "
+                f"`layout='{layouts[0]}'` reads both as splits"
             )
     return ""
 
@@ -166,7 +166,7 @@ def _describe_seeming_splits(folders: Iterable[str]) -> str:
         examples = " and ".join([*example_of.values()][:2])
         return (
             f"names of folders seem to name splits, such as {examples}, but all images go to "
-            f"{DEFAULT_SPLIT}: rename them so that the split is a whole word, such as train and "
-            "test, and the run names the layout that takes them"
+            f"{DEFAULT_SPLIT}: rename the folders so that the split is a whole word, such as train "
+            "or test, and the next run names the layout that reads it"
         )
     return ""

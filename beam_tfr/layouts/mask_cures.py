@@ -88,7 +88,7 @@ class MaskCure(NamedTuple):
             if stems.isdisjoint(posixpath.splitext(posixpath.basename(path))[0] for path in paths):
                 return (
                     f"; masks in {mask_folder} have other names, such as {min(masks)} for "
-                    f"{min(images)}: rename them, or convert {folder} by itself"
+                    f"{min(images)}: rename them, or convert {folder} separately"
                 )
         return ""
 

@@ -145,32 +145,32 @@ class MaskFolders(NamedTuple):
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
         misfits = cure.describe_misfits(all_folders, names_in)
         return (
-            f"{folders} look like images and the masks beside them: {cure.describe()} converts "
-            f"them together{form}{rest}{misfits}"
+            f"{folders} look like images and their masks: {cure.describe()} converts "
+            f"both together{form}{rest}{misfits}"
         )
 
     def _describe_unpaired(
         self, images: Sequence[str], masks: Sequence[str], name: str, names_in: NamesIn
     ) -> str:
-        """Describes masks that no path leads to from their images; empty if one does.
+        """Describes masks that no path finds from their images; empty if a path does.
 
         Args:
-            images, masks: names of files in the two folders, maybe none.
+            images, masks: names of files in the two folders; may be empty.
             name: the name of a mask, from `find_mask_name`.
-            names_in: folder -> names of files in it, maybe none.
+            names_in: folder -> names of files in it; may return none.
         """
         are_several = have_numbered_masks(images, masks, name) or have_scattered_masks(
             images, masks, name
         )
         if are_several or self._have_several_masks(names_in):
-            return f"several masks of each, {self._cure_several()}"
+            return f"several masks per image, {self._cure_several()}"
         mark = find_inner_mark(images, masks, name)
         if mark:
             return f"their masks, {self._cure_mark(mark)}"
         if self.are_deep or (images and masks and not name):
             return (
-                "the masks beside them, which have other names: a column of type mask in a "
-                "`table=` names the mask of each image"
+                "masks with other names: name the mask of each image in a `table=`, in a column of "
+                "type mask"
             )
         return ""
 
@@ -181,9 +181,9 @@ class MaskFolders(NamedTuple):
             extension: extension of the masks.
             cure: the options that then convert the masks.
         """
-        text = ", once masks are PNGs"
+        text = ", once the masks are PNGs"
         if extension.lower() in LIKE_PHOTOS:
-            text += " made from the sources of these JPEGs, as JPEG changes values"
+            text += ", made from the sources of these JPEGs, since JPEG changes values"
         if not cure.folder:
             text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out the old files"
         return text
@@ -193,9 +193,9 @@ class MaskFolders(NamedTuple):
         folder = shlex.quote("/".join(filter(None, ["DIR", self.parent, self.masks])))
         script = shlex.quote(f'mv "$1" "${{1/{mark}/}}"')
         return (
-            f"whose names have {mark} within: find {folder} -name {shlex.quote(f'*{mark}*')} "
-            f"-execdir bash -c {script} - {{}} \\; renames masks like their images, and the next "
-            "run says how to convert both together"
+            f"whose names contain {mark}: find {folder} -name {shlex.quote(f'*{mark}*')} "
+            f"-execdir bash -c {script} - {{}} \\; renames masks to match their images, and the "
+            "next run says how to convert both together"
         )
 
     def _cure_several(self) -> str:
@@ -207,8 +207,8 @@ class MaskFolders(NamedTuple):
             path = "PATH/{path}.png"
             folder = "PATH"
         return (
-            "but `pair=` takes one: merge the masks of an image into one PNG, such as one with the "
-            f"number of an object for each pixel; if it is {folder}/NAME.png, with the name of the "
+            "but `pair=` accepts only one: merge the masks of an image into one PNG, such as one "
+            f"with an object number per pixel; if it is {folder}/NAME.png, with the name of the "
             f"image, `pair=mask='{path}'` `layout='*'` `exclude='**/{self.masks}/*'` converts both "
             "together"
         )

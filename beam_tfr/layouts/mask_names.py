@@ -169,7 +169,7 @@ class MaskNames:
         )
         name = first.pair.partition("=")[0]
         if name in given_pairs:
-            return f"{start}`pair=` takes one {name} of each image: {_cure_further(groups)}"
+            return f"{start}`pair=` accepts one {name} per image: {_cure_further(groups)}"
         unpacked = ", once archives are unpacked" if in_archives else ""
         text = (
             f"{start}`pair={first.pair}` puts each into the record of its image{unpacked}, and "
@@ -178,13 +178,15 @@ class MaskNames:
         if not self.num_further:
             return text
         further = counted(self.num_further, "file")
-        return f"{text}; {further} more than one per image: {_cure_further(groups[1:])}"
+        return f"{text}; {further} beyond the first of an image: {_cure_further(groups[1:])}"
 
 
 def _cure_further(groups: Sequence[_MaskGroup]) -> str:
     """Says what to do about additional masks of an image."""
     patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
-    return f"merge all of an image into one file, or leave out others with `exclude={patterns}`"
+    return (
+        f"merge all masks of an image into one file, or leave out others with `exclude={patterns}`"
+    )
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:

@@ -28,8 +28,8 @@ def describe_misnamed(folders: Iterable[str], layout: str) -> str:
             name = _name_with_split(folder, split)
             renamed = name.replace(split, re.sub("[^A-Za-z0-9]+", "_", split))
             return (
-                f"; rename {name} first, for example to {renamed}, as {split} cannot be a split: "
-                f"{SPLIT_RULE}"
+                f"; rename {name} first, for example to {renamed}, since {split} cannot be a "
+                f"split: {SPLIT_RULE}"
             )
     return ""
 
@@ -71,17 +71,17 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
 
 
 def _describe_rejected(folders: Sequence[str]) -> str:
-    """Says that a layout rejects images in some folders; empty without folders."""
+    """Says that a layout rejects images in some folders; empty if there are no folders."""
     if not folders:
         return ""
     return (
-        f"images in {join_names(folders)} are not in the folder of a class, so the first layout "
+        f"images in {join_names(folders)} are not in a class folder, so the first layout "
         "rejects them"
     )
 
 
 def _describe_other_splits(splits: Set[str]) -> str:
-    """Says that a layout puts images into splits that are none; empty without such splits."""
+    """Says that a layout puts images into wrong splits; empty if there are no such splits."""
     if not splits:
         return ""
     noun = "split" if len(splits) == 1 else "splits"
@@ -89,11 +89,11 @@ def _describe_other_splits(splits: Set[str]) -> str:
 
 
 def _describe_no_classes(folders: Sequence[str], values_of: Mapping[str, Mapping[str, str]]) -> str:
-    """Says that a layout gives images classes that are none; empty without folders.
+    """Says that a layout gives images wrong classes; empty if there are no folders.
 
     Args:
-        folders: the folders of these images.
-        values_of: folder -> what the layout reads from it.
+        folders: the folders that hold these images.
+        values_of: folder -> the values that the layout reads from it.
     """
     if not folders:
         return ""
@@ -135,9 +135,9 @@ def _describe_beside_images(
         return ""
     other_patterns = [quote_pattern(label, "/**", "**/") for label in sorted(others)]
     text = (
-        f"; the first layout takes {join_names(sorted(images))} for classes, beside "
-        f"{join_names(sorted(others))}, which hold as many files: if these are masks or other data "
-        f"of the images, `layout='{layout.replace('{label}', '*')}'` "
+        f"; the first layout reads {join_names(sorted(images))} as classes, along with "
+        f"{join_names(sorted(others))}, which hold as many files: if the latter are masks or other "
+        f"data of the images, `layout='{layout.replace('{label}', '*')}'` "
         f"`exclude={' '.join(other_patterns)}` converts the images alone"
     )
     if has_masks:

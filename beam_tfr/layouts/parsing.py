@@ -152,10 +152,10 @@ class Layout:
         example = min(longer_values)
         name, value, longer = longer_values[example]
         return (
-            f"{len(longer_values):,} of {counted(len(keys), 'file')} fit the layout in more than "
-            f"one way, such as {example}: {{{name}}} takes {value!r}, not {longer!r}; if that is "
+            f"{len(longer_values):,} of {counted(len(keys), 'file')} match the layout in more than "
+            f"one way, such as {example}: {{{name}}} is {value!r}, not {longer!r}; if that is "
             "wrong, use {number} for digits, as in `layout='{label}_{number}.*'`, rename the "
-            "files, or give their classes in a `table=`"
+            "files, or name their classes in a `table=`"
         )
 
 

@@ -38,8 +38,8 @@ def describe_twins(keys: Iterable[str]) -> str:
     extension = other.rpartition(".")[2]
     photos = counted(len(twins), "photo")
     return (
-        f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which are two "
-        f"images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
+        f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which count as "
+        f"two images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
     )
 
 
@@ -61,9 +61,10 @@ def describe_pair_folders(keys: Iterable[str]) -> str:
         return ""
     shown = join_texts(folders, separator=" and ")
     return (
-        f"the folders {shown} seem to hold pairs of images, as their files have the same names, "
-        "and become classes: make a dataset of each, with `layout='*'` and the same options, among "
-        "them `num_shards=` and `max_rejects=0`, and zip them where they are loaded"
+        f"the folders {shown} seem to hold pairs of images, since their files have the same "
+        "names, but become classes: make a dataset from each, with `layout='*'` and the same "
+        "options, including `num_shards=` and `max_rejects=0`, and zip the datasets where you load "
+        "them"
     )
 
 
