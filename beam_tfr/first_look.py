@@ -33,8 +33,9 @@ from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
+from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
-from beam_tfr.layouts.twin_names import describe_pair_folders, describe_twins
+from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError
@@ -141,7 +142,6 @@ def early_warnings(
         marked,
         describe_twins(keys),
         describe_no_classes(keys) if source.has_default_layout else "",
-        describe_pair_folders(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
         *describe_lists(look),
@@ -239,7 +239,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
             yield describe_last_folders(folders)
         yield describe_ignored_split(folders)
-    yield masks
+    yield masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -456,6 +456,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "mask_names": 0,
         "empty_folders": 0,
         "mask_folders": 0,
+        "pair_folders": 0,
         "left_out": 0,
         "renamed": {},
         "moved": 0,

@@ -31,8 +31,9 @@ from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_folders
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
+from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.layouts.twin_names import describe_pair_folders, describe_twins
+from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.layouts.unnamed_masks import FileKind
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
@@ -1094,23 +1095,49 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folders", "is_told"),
+    ("in_folders", "is_told"),
     [
         (["HR", "LR"], True),
         (["train/blur", "train/sharp"], True),
+        (["source", "target"], True),  # fill50k
+        (["train/1/blur", "train/1/blur_gamma", "train/1/sharp", "test/1/blur"], True),  # GoPro
+        (["low/train", "high/train", "low/test", "high/test"], True),
+        (["train/A", "train/B", "train/label"], True),  # LEVIR-CD
         (["cat", "dog"], False),
+        (["A", "B", "C"], False),  # classes, such as letters
+        (["clean", "noisy", "cat"], False),
+        (["blur", "blur_gamma"], False),
         (["HR"], False),
         (["target", "other"], False),
         (["DIV2K_train_HR", "DIV2K_train_LR_bicubic/X2"], True),
         (["HR", "other/X2"], False),
+        (["a/" * 9_000 + "low", "a/" * 9_000 + "high"], True),
     ],
 )
-def test_folders_of_pairs_are_told(folders: list[str], is_told: bool) -> None:
-    keys = [f"{folder}/{number:04}.png" for folder in folders for number in range(3)]
-    assert bool(describe_pair_folders(keys)) == is_told
-    scaled = [key.replace(".png", "x2.png") if "X2" in key else key for key in keys]
-    assert bool(describe_pair_folders(scaled)) == is_told
-    assert not describe_pair_folders([*keys, f"{folders[0]}/9.png"])
+def test_folders_of_pairs_are_told(in_folders: list[str], is_told: bool) -> None:
+    def names_in(folder: str) -> Sequence[str]:
+        end = "x2.png" if "X2" in folder else ".png"
+        return [f"{number:04}{end}" for number in range(3)]
+
+    images_in = dict.fromkeys(in_folders, 3)
+    assert bool(describe_pair_folders(images_in)) == is_told
+    assert bool(describe_pair_folders(images_in, names_in)) == is_told
+    assert not describe_pair_folders(images_in, lambda folder: [f"{in_folders.index(folder)}.png"])
+    assert not describe_pair_folders(images_in | {in_folders[0]: 4})
+
+
+def test_pairs_in_splits_are_told_with_the_layout() -> None:
+    keys = [f"{split}/1/{name}/1.png" for split in ("train", "test") for name in ("blur", "sharp")]
+    text = refusal(*keys)
+    assert "tf.data.Dataset.zip" in text
+    assert 'tar cf "../$n.tar"' in text
+
+
+def test_pairs_with_other_names_must_be_renamed() -> None:
+    def names_in(folder: str) -> Sequence[str]:
+        return ["1.png"] if folder == "HR" else ["1.jpg"]
+
+    assert "the same names" in describe_pair_folders({"HR": 1, "LR": 1}, names_in)
 
 
 def test_deep_folders_of_masks_are_found_in_little_memory() -> None:

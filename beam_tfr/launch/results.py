@@ -59,6 +59,7 @@ _COUNTERS = {  # name in `Result.run` -> counter
     "empty_folders": "empty-folders",
     "mask_names": "mask-names",
     "mask_folders": "mask-folders",
+    "pair_folders": "pair-folders",
     "resumed": "resumed-images",
     "left_out": "left-out",
     "moved": "moved-images",
@@ -106,6 +107,9 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
     "mask_folders": (
         "some folders look like images and their masks: `pair=` puts a mask into the record of its "
         "image, see `beam-tfr plan`"
+    ),
+    "pair_folders": (
+        "some folders look like pairs of photos, which become separate records: see `beam-tfr plan`"
     ),
     "repeated_rows": REPEATED_NOTE,
     "missed": "{images} next to these were skipped: `input=DIR` converts all images",
@@ -157,7 +161,7 @@ class Result(Printable):
             Images whose folders suggest another layout: `nested`, in deeper folders than other
             classes; `last_folders`, whose folders are unlikely to be classes; `ignored_split` and
             `split_folders` (of tables), in folders named like splits; `mask_names` and
-            `mask_folders`, masks that are converted as images.
+            `mask_folders`, masks that are converted as images; `pair_folders`, in folders of pairs.
 
             Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, images in
             another split than before, or copies of these; `followed`, images put into the split of

@@ -24,6 +24,7 @@ from beam_tfr.layouts.named_classes import (
     find_named_classes,
     find_named_layout,
 )
+from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.parsing import (
     DEFAULT_LAYOUT,
     parse_layout,
@@ -76,12 +77,13 @@ def check_split_folders(
     others = find_other_splits(read_folders(folders, layout))
     kept = [folder for folder in folders if folder not in others]
     unlabelled = describe_unlabelled(folders, layout, has_masks=bool(masks))
+    pairs = "" if masks else describe_pair_folders(folders, names_in)
     raise UsageError(
         f"folders have the names of splits, {counts}, but the default layout "
         f"{DEFAULT_LAYOUT} ignores them; {_describe_cure(layout, keys, shares_option)}"
         f"{_describe_outer_classes(layout, kept)}, or `layout='{DEFAULT_LAYOUT}'` to ignore them"
         f"{describe_misnamed(kept, layout)}{unlabelled}"
-        f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}",
+        f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}{pairs and f'; {pairs}'}",
         option="input",
     )
 

@@ -15,6 +15,7 @@ from beam_tfr.layouts.class_folders import describe_last_folders, find_deep_fold
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import find_mask_folders
+from beam_tfr.layouts.pair_folders import find_pair_folders
 from beam_tfr.layouts.parsing import Layout
 from beam_tfr.output import attempts, codec_versions
 from beam_tfr.output.known_records import KnownRecords
@@ -104,6 +105,8 @@ class DraftFromSample:
             _count_doubtful_classes(survey.folders)
         if find_mask_folders(survey.folders, names_in, kind_of):
             count("mask-folders", survey.folders.total())
+        elif find_pair_folders(survey.folders, names_in):
+            count("pair-folders", survey.folders.total())
         if isinstance(self.origin, Tables):
             ignored_splits = self.origin.find_ignored_splits(survey.split_folders)
             count("split-folders", sum(ignored_splits.values()))
