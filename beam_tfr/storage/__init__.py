@@ -1,10 +1,10 @@
 """Reads and writes files on disk and on gs:// through one interface.
 
-A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk by an
-unfinished file, fsync and a rename, or a link where nothing may be replaced; on gs:// by one upload
-with a precondition. `STORAGE_EMULATOR_HOST` is respected.
+A path is a local path or `gs://bucket/name`. A file appears whole or not at all: on disk through an
+unfinished file, fsync and a rename, or a hard link if no file may be replaced; on gs:// through one
+upload with a precondition. `STORAGE_EMULATOR_HOST` is respected.
 
-Each function calls the `Backend` of its path: `disk.DiskBackend` or `gcs.GcsBackend`.
+Each function calls the `Backend` for its path: `disk.DiskBackend` or `gcs.GcsBackend`.
 """
 
 import errno
@@ -35,16 +35,16 @@ from beam_tfr.storage.gcs_client import use_access as use_access
 from beam_tfr.storage.names import NameRules as NameRules
 from beam_tfr.storage.waits import take_waits as take_waits
 
-READ_AHEAD = 64  # files read at a time
+READ_AHEAD = 64  # files read in parallel
 _HASHED_BYTES = 1 << 18  # 256 KiB at a time
-MOST_REMOTE_NAMES = 20_000  # names of a folder that are searched for folders
+MOST_REMOTE_NAMES = 20_000  # names in a folder that are searched for folders
 _DISK = DiskBackend()
 _GCS = GcsBackend()
 _CERTAIN_ERRORS = (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def backend_of(path: str) -> Backend:
-    """Returns the backend that holds the file of a path."""
+    """Returns the backend for a path."""
     return _GCS if path.startswith(GCS) else _DISK
 
 
@@ -54,7 +54,7 @@ def is_gcs(path: str) -> bool:
 
 
 def is_remote(path: str) -> bool:
-    """Whether each request for a file waits for a network, so that many at a time are faster."""
+    """Whether each request for a file waits for a network, so that parallel requests are faster."""
     return backend_of(path).is_remote
 
 
@@ -69,11 +69,11 @@ def work_path(output: str, name: str) -> str:
 
 
 def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
-    """Checks a path that an option gives; returns it as text, absolute if local, with ~ expanded.
+    """Checks a path from an option; returns it as a string, absolute if local, with ~ expanded.
 
     Raises:
-        UsageError: there is no path, its scheme is not gs://, it has no bucket, it is relative but
-            the current folder is gone, or the names of files in this locale are not UTF-8.
+        UsageError: the path is empty, its scheme is not gs://, it has no bucket, it is relative but
+            the current folder is gone, or this locale does not read file names as UTF-8.
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     try:
@@ -86,7 +86,7 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
 
 
 def real_path(path: str) -> str:
-    """Returns a path without a slash at its end, and if it is local, without links."""
+    """Returns a path without a final slash and, if it is local, with links resolved."""
     return backend_of(path).real_path(path).rstrip("/")
 
 
@@ -100,7 +100,7 @@ def walk(
     end: str = "",
     note_repeat: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Entry]:
-    """Yields every file below a folder; on gs:// by name, on a disk in no particular order.
+    """Yields every file below a folder: on gs:// sorted by name, on disk in no particular order.
 
     Links are followed, but each folder is listed once, whatever links lead to it. A dangling link
     is listed with size 0, so that reading it fails with the reason. Folder objects of gs:// (a
@@ -132,21 +132,21 @@ def walk(
 
 
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
-    """Lists the names of files directly in a folder that begin with a prefix, sorted.
+    """Lists the names of files in a folder that begin with a prefix, sorted.
 
-    None if the folder does not exist.
+    Files in subfolders are not listed. None if the folder does not exist.
     """
     names = [entry.name for entry in list_files(folder, prefix=prefix)]
     return [name for name in names if name.startswith(prefix)]
 
 
 def list_files(folder: str, *, prefix: str = "") -> list[Entry]:
-    """Lists the files directly in a folder, sorted by name; see `list_folder`."""
+    """Lists the files in a folder, without subfolders, sorted by name; see `list_folder`."""
     return sorted(walk(folder.rstrip("/"), lambda _: False, prefix=prefix, deep=False))
 
 
 def list_names(folder: str) -> Iterator[str]:
-    """Yields the names directly in a folder, in no particular order; those of folders end in /.
+    """Yields the names in a folder, in no particular order; names of folders end in /.
 
     Raises:
         OSError: the folder does not exist, or may not be listed.
@@ -155,7 +155,7 @@ def list_names(folder: str) -> Iterator[str]:
 
 
 def list_folders(folder: str) -> list[str]:
-    """Lists the names of folders directly in a folder, sorted; on gs://, looks at its first names.
+    """Lists the names of subfolders, sorted; on gs://, only those among its first names.
 
     Raises:
         OSError: the folder does not exist, or may not be listed.
@@ -177,7 +177,7 @@ def read_bytes(
     generation: int = 0,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
-    """Reads a file; of one longer than `max_bytes`, the first max_bytes + 1 bytes.
+    """Reads a file; if it is longer than `max_bytes`, reads only its first max_bytes + 1 bytes.
 
     Args:
         path: local or gs://. An object with Content-Encoding: gzip is decompressed.
@@ -188,8 +188,8 @@ def read_bytes(
 
     Raises:
         FileNotFoundError: there is no such file or object.
-        ChangedError: the file has another generation (ESTALE), or was changed each time it was read
-            (EBUSY).
+        ChangedError: the file has another generation (ESTALE), or changed during each attempt to
+            read it (EBUSY).
         OSError: the file cannot be read, or is not a regular file.
     """
     data = backend_of(path).read_bytes(
@@ -212,9 +212,9 @@ def read_existing(path: str) -> bytes | None:
 
 
 def may_pass(error: OSError) -> bool:
-    """Whether a later read might succeed.
+    """Whether a later attempt to read might succeed.
 
-    False only if the path is not a regular file, links to itself, or is a bad name.
+    False only if the path is not a regular file, is a link to itself, or is an invalid name.
     """
     return error.errno not in _CERTAIN_ERRORS
 
@@ -222,15 +222,15 @@ def may_pass(error: OSError) -> bool:
 def is_gone(path: str, root: str = "") -> bool:
     """Whether a file that was not found certainly does not exist.
 
-    That is certain if its folder contains other files, or its bucket responds. A missing or empty
-    folder may be an unmounted disk, unless a folder above it, up to a root or the one around that,
-    contains other files.
+    This is certain if its folder contains other files, or its bucket responds. A missing or empty
+    folder may be an unmounted disk, unless a folder above it contains other files; only folders up
+    to a root, or the folder around the root, are looked at.
     """
     return backend_of(path).is_gone(path, root)
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Opens a file to read it from its start; an object is first downloaded whole."""
+    """Opens a file for reading from its start; an object is first downloaded as a whole."""
     return opened.noting(path, backend_of(path).open_binary(path, None))
 
 
@@ -257,7 +257,7 @@ def sha256_of_small(path: str, max_bytes: int) -> str:
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
-    """Reads bytes from the middle of a file, fewer at its end; takes one request on gs://.
+    """Reads a range of bytes from a file, fewer at its end; takes one request on gs://.
 
     Args:
         path: local or gs://.
@@ -275,19 +275,19 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:
-    """Opens a file that appears at `path` on `commit()`, never before.
+    """Opens a file that appears at `path` on `commit()`, and never before.
 
     Args:
         path: local or gs://.
         scratch: local folder on the same disk for the unfinished file; ignored for gs://.
-        replace: whether to replace a file that exists now. An object that another writer has
-            created is never replaced.
+        replace: whether to replace a file that exists now. An object that another writer creates in
+            the meantime is never replaced.
     """
     return backend_of(path).create(path, scratch, replace)
 
 
 def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -> None:
-    """Writes a small file, whole or not at all.
+    """Writes a small file, as a whole or not at all.
 
     Args:
         path, scratch, replace: as for `create`.
@@ -295,7 +295,7 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
 
     Raises:
         AlreadyExistsError: `replace` is false, and the file exists with other bytes (equal bytes
-            are success).
+            count as success).
     """
     with create(path, scratch=scratch, replace=replace) as file:
         file.write(data)
@@ -303,9 +303,9 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
 
 
 def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """Sets the modification time of a file to now.
+    """Sets the modification time of a file to the current time.
 
-    One request on gs://, which makes no new version of the object.
+    On gs://, this takes one request, and does not create a new version of the object.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -315,7 +315,7 @@ def touch(path: str, *, deadline_s: float = DEADLINE_S) -> None:
 
 
 def modified(path: str) -> float:
-    """Returns when a file was written or touched, in seconds since 1970.
+    """Returns when a file was last written or touched, in seconds since 1970.
 
     Raises:
         OSError: the file does not exist, or may not be read.
@@ -324,7 +324,7 @@ def modified(path: str) -> float:
 
 
 def move(source: str, target: str, *, generation: int = 0) -> None:
-    """Renames a file on the same disk or in the same bucket, replacing any file of the new name.
+    """Renames a file on the same disk or in the same bucket, replacing any file with the new name.
 
     The file never has both names, and no byte is copied.
 
@@ -341,19 +341,19 @@ def move(source: str, target: str, *, generation: int = 0) -> None:
 
 
 def delete(path: str, *, generation: int = 0) -> None:
-    """Removes a file if it exists and has this generation (0 for any)."""
+    """Removes a file if it exists and has the specified generation (0 for any)."""
     backend_of(path).delete(path, generation)
 
 
 def delete_all(entries: Iterable[Entry]) -> None:
-    """Removes listed files, unless they were replaced since."""
+    """Removes listed files, except those replaced since they were listed."""
     for_each_file(lambda entry: delete(entry.path, generation=entry.generation), entries)
 
 
 def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file for each of some files.
+    """Calls a function, which changes a file, for each of some files.
 
-    On gs://, `REQUESTS` calls run at a time. After an error, no further calls begin.
+    On gs://, up to `REQUESTS` calls run in parallel. After an error, no further calls start.
     """
     waiting = list(entries)
     if not any(is_remote(entry.path) for entry in waiting):
@@ -365,33 +365,33 @@ def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -
 
 
 def name_rules(folder: str) -> NameRules:
-    """Finds which file names a folder takes; on a disk, the folder must exist.
+    """Finds out which file names a folder accepts; on disk, the folder must exist.
 
     Raises:
-        OSError: no file can be made in the folder.
+        OSError: no file can be created in the folder.
     """
     return backend_of(folder).name_rules(folder)
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder on a disk; gs:// has none."""
+    """Whether a path is a folder on disk; gs:// has no folders."""
     return backend_of(path).is_folder(path)
 
 
 def is_link(path: str) -> bool:
-    """Whether a path on a disk is a symbolic link."""
+    """Whether a path on disk is a symbolic link."""
     return backend_of(path).is_link(path)
 
 
 def find_link(folder: str) -> str:
-    """Finds the first symbolic link in or below a folder on a disk; empty if there is none."""
+    """Returns the first symbolic link in or below a folder on disk; empty if there is none."""
     return backend_of(folder).find_link(folder)
 
 
 def is_writable(folder: str) -> bool:
-    """Whether files can be made in a folder, or in the nearest existing folder above it.
+    """Whether files can be created in a folder, or in the nearest existing folder above it.
 
-    On gs:// only a request can tell, so the answer is True.
+    On gs:// only a request could tell, so the answer is True.
     """
     return backend_of(folder).is_writable(folder)
 
@@ -399,24 +399,24 @@ def is_writable(folder: str) -> bool:
 def free_bytes(folder: str) -> int | None:
     """Returns the free space on the disk of a folder, which need not exist yet.
 
-    None on gs://, which has no limit.
+    None on gs://, whose space is unlimited.
     """
     return backend_of(folder).free_bytes(folder)
 
 
 def make_folder(folder: str) -> None:
-    """Makes a folder on a disk if it does not exist; gs:// needs none."""
+    """Creates a folder on disk if it does not exist; gs:// needs no folders."""
     backend_of(folder).make_folder(folder)
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder on a disk if it is empty; gs:// has none."""
+    """Removes a folder on disk if it is empty; gs:// has no folders."""
     backend_of(folder).remove_folder(folder)
 
 
 def sync_folder(folder: str) -> None:
-    """Makes renamed and removed names in a folder survive a power failure.
+    """Ensures that renamed and removed names in a folder survive a power failure.
 
-    gs:// does so by itself.
+    gs:// ensures this by itself.
     """
     backend_of(folder).sync_folder(folder)

@@ -19,11 +19,11 @@ def split_gcs(path: str) -> tuple[str, str]:
 class Entry(NamedTuple):
     """A listed file.
 
-    On gs://, it has the generation and CRC-32C of the object; on a disk, its generation is the
+    On gs://, it has the generation and CRC-32C of the object; on disk, its generation is the
     modification time in ns.
 
-    An image in an archive has the path that it would be unpacked to, its place (see
-    `inputs.archives`), and the problem that keeps it from being read, if there is one.
+    An image in an archive has the path to which it would be unpacked, its place (see
+    `inputs.archives`), and the reason why it cannot be read, if there is one.
     """
 
     path: str
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     problem: str = ""
 
     def __repr__(self) -> str:
-        return f"<{self.size_bytes} bytes of {self.path}>"  # as messages show it
+        return f"<{self.size_bytes} bytes of {self.path}>"  # for messages
 
     @property
     def name(self) -> str:
@@ -43,15 +43,15 @@ class Entry(NamedTuple):
 
 
 class AlreadyExistsError(Exception):
-    """The error of a file that must not be replaced, and exists with other bytes."""
+    """A file that must not be replaced already exists with other bytes."""
 
 
 class ChangedError(OSError):
-    """The error of a file or object that changed after it was listed."""
+    """A file or object changed after it was listed."""
 
 
 class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
-    """A file being written; nothing of it remains without `commit()`."""
+    """A file being written; without `commit()`, nothing of it remains."""
 
     _file: IO[bytes]
     closed = False  # pyarrow asks for it
@@ -68,7 +68,7 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
         """
 
     def abort(self) -> None:
-        """Discards what was written; does nothing after `commit()`."""
+        """Discards the written bytes; does nothing after `commit()`."""
         self._file.close()
 
     def __exit__(self, *_: object) -> None:
@@ -76,13 +76,13 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
 
 
 class Backend(abc.ABC):
-    """A place for files: a disk or gs://.
+    """A store of files: a disk or gs://.
 
-    Each method does what the function of `beam_tfr.storage` with its name says. A generation of 0
+    Each method implements the function in `beam_tfr.storage` with its name. A generation of 0
     stands for any.
 
     Attributes:
-        is_remote: whether each request waits for a network, so that many at a time are faster.
+        is_remote: whether each request waits for a network, so that parallel requests are faster.
     """
 
     is_remote: ClassVar[bool]
@@ -92,7 +92,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def complete_path(self, path: str) -> str:
-        """Makes a path that a user gives absolute.
+        """Makes a path from a user absolute.
 
         Raises:
             ValueError: the path names no file.
@@ -170,7 +170,7 @@ class Backend(abc.ABC):
         return ""
 
     def is_writable(self, folder: str) -> bool:
-        return True  # as far as can be told without a request
+        return True  # only a request could tell
 
     def free_bytes(self, folder: str) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""Bounds answers to Google's client, since a service or proxy may never stop sending bytes."""
+"""Limits responses to Google's client, since a service or proxy may send bytes without end."""
 
 import time
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from beam_tfr.storage.prompt_answers import PromptResponse
 
 MOST_BYTES = 64 << 20  # 64 MiB; a page of names has up to about 2 MB
-MOST_MESSAGE_BYTES = 1 << 16  # for an error
+MOST_MESSAGE_BYTES = 1 << 16  # for an error response
 LONGEST_S = 120.0
 
 
 class BoundedAdapter(HTTPAdapter):
-    """An adapter that ends answers that are too long, or take too long."""
+    """An adapter that cuts off responses that are too long or take too long."""
 
     def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
         pool = super().get_connection_with_tls_context(*arguments, **options)
@@ -41,10 +41,10 @@ class _PromptTlsConnection(HTTPSConnection):
 
 
 class _BoundedBody:
-    """The body of an answer, which has an end; the body of an error is cut.
+    """The body of a response, limited in length; the body of an error response is cut off.
 
     Args:
-        body: the body from urllib3, which answers all other calls itself.
+        body: the body from urllib3, which handles all other calls.
     """
 
     def __init__(self, body: urllib3.BaseHTTPResponse) -> None:
@@ -54,10 +54,10 @@ class _BoundedBody:
         return getattr(self._body, name)
 
     def stream(self, amt: int, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yields pieces of at most `amt` bytes, through which `requests` reads answers.
+        """Yields pieces of at most `amt` bytes; `requests` reads responses through this method.
 
         Raises:
-            ConnectionError: the answer does not end.
+            ConnectionError: the response does not end.
         """
         is_error = self._body.status >= 400
         until = time.monotonic() + LONGEST_S

@@ -1,4 +1,4 @@
-"""Reads and writes files on a disk."""
+"""Reads and writes files on disk."""
 
 import contextlib
 import errno
@@ -15,14 +15,14 @@ from typing import IO
 from beam_tfr.storage.backend import AlreadyExistsError, Backend, ChangedError, Entry, PendingFile
 from beam_tfr.storage.names import NameRules, try_names
 
-_TRIES = 3  # attempts to read a file that is changed meanwhile
+_TRIES = 3  # attempts to read a file that changes during reading
 _BUFFER_BYTES = 1 << 18  # 256 KiB
 _EFFECTIVE_IDS = os.access in os.supports_effective_ids
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # the file system has none
 
 
 class DiskBackend(Backend):
-    """The backend for files on a disk; see `Backend`."""
+    """The backend for files on disk; see `Backend`."""
 
     is_remote = False
 
@@ -169,10 +169,10 @@ class DiskBackend(Backend):
 
 
 class _Walk:
-    """A walk that lists files, and enters each folder once, whatever links lead to it.
+    """A walk that lists files, and enters each folder once, however many links lead to it.
 
     A folder comes before links to it, and links to the same folder are followed in the order of
-    their paths, so that the path by which a folder is listed is always the same.
+    their paths, so a folder is always listed under the same path.
 
     Args:
         descend, note_repeat: see `storage.walk`.
@@ -184,7 +184,9 @@ class _Walk:
         self._descend = descend
         self._note_repeat = note_repeat
         self._entered = set[tuple[int, int]]()
-        self._folders = list[str]()  # to list next, from the end; trees may be too deep to recurse
+        self._folders = list[
+            str
+        ]()  # folders to list next, last first; trees may be too deep for recursion
         self._links = list[str]()  # a heap
 
     def list_below(self, folder: str) -> Iterator[Entry]:
@@ -207,7 +209,7 @@ class _Walk:
         return True
 
     def _list(self, folder: str) -> Iterator[Entry]:
-        """Yields the files in a folder, and notes what else to list."""
+        """Yields the files in a folder, and records which folders to list next."""
         folders = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -228,12 +230,12 @@ class _Walk:
 
 
 def _check_locale() -> None:
-    """Checks that the names of files are read as on other machines.
+    """Checks that file names are decoded as UTF-8, as on other machines.
 
     Otherwise keys would differ from those of the same files elsewhere, and some would name no file.
 
     Raises:
-        ValueError: names are read in another encoding.
+        ValueError: file names are decoded in another encoding.
     """
     encoding = sys.getfilesystemencoding()
     if encoding != "utf-8":
@@ -244,7 +246,7 @@ def _check_locale() -> None:
 
 
 def _folder_identity(folder: str) -> tuple[int, int] | None:
-    """Returns what identifies a folder, whatever links lead to it."""
+    """Returns the identity of a folder, which is the same through all links."""
     try:
         status = os.stat(folder)
     except FileNotFoundError:
@@ -257,14 +259,14 @@ def _folder_identity(folder: str) -> tuple[int, int] | None:
 
 
 def _nearest_above(folder: str) -> str:
-    """Returns a folder, or the nearest folder above it that exists."""
+    """Returns a folder itself, or the nearest existing folder above it."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file of this generation (0: any) for reading; returns its descriptor and its status.
+    """Opens a file with a generation (0: any) for reading; returns its descriptor and status.
 
     Raises:
         OSError: the file does not exist, is not readable, is not a regular file, or has another
@@ -283,7 +285,7 @@ def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
 
 
 def _read_descriptor(descriptor: int, size: int) -> bytes:
-    """Reads so many bytes, or fewer at the end of the file.
+    """Reads a number of bytes, or fewer at the end of the file.
 
     A file object would make twice as many calls, each of which releases the GIL.
     """
@@ -297,12 +299,12 @@ def _read_descriptor(descriptor: int, size: int) -> bytes:
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:
-    """Returns what changes when a file is written to, even if its time is set back."""
+    """Returns values that change when a file is written to, even if its time is set back."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class DiskPendingFile(PendingFile):
-    """A file being written on a disk: unfinished in `scratch`, then renamed."""
+    """A file being written on disk: unfinished in `scratch`, then renamed."""
 
     def __init__(self, path: str, scratch: str, replace: bool) -> None:
         self._path = path
@@ -324,13 +326,13 @@ class DiskPendingFile(PendingFile):
             os.replace(self._temporary, self._path)
         elif not self._link_new():
             generation = os.stat(self._path).st_mtime_ns
-        self.abort()  # removes the unfinished file, if it was linked or not needed
-        # So that the name also survives a power failure.
+        self.abort()  # removes the unfinished file if it was linked or is not needed
+        # Now the name also survives a power failure.
         DiskBackend().sync_folder(os.path.dirname(self._path))
         return generation
 
     def _link_new(self) -> bool:
-        """Names the file; returns False if another file with equal bytes already has the name.
+        """Gives the file its name; returns False if a file with equal bytes already has the name.
 
         Raises:
             AlreadyExistsError: a file with other bytes already has the name.
@@ -345,7 +347,7 @@ class DiskPendingFile(PendingFile):
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Adds the path to errors, as the error of a full disk lacks it."""
+        """Adds the path to errors, since the error for a full disk lacks it."""
         try:
             yield
         except OSError as error:
@@ -359,10 +361,10 @@ class DiskPendingFile(PendingFile):
 
 
 def _highest_folder(path: str, root: str) -> str:
-    """Finds the folder, with a slash, up to which a file's missing folders are certainly missing.
+    """Returns the folder, with a slash, below which missing folders are certainly missing.
 
-    That is the root, or the folder around an existing root, since masks often lie beside their
-    images.
+    That is the root, or the folder around an existing root, since masks are often stored next to
+    their images.
     """
     is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
     root = os.path.realpath(root)
@@ -372,11 +374,11 @@ def _highest_folder(path: str, root: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a file another name; renames it where the file system has no links."""
+    """Gives a file another name; renames it if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))  # takes the name first
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))  # reserves the name first
         os.replace(source, target)

@@ -1,7 +1,7 @@
 """Downloads objects with one request each, and verifies their checksums.
 
-Google's client takes many times the CPU, and shares ten connections between all threads, so only
-its credentials are used here. A failed attempt starts over: the service gives checksums of whole
+Google's client takes many times the CPU, and shares ten connections among all threads, so only its
+credentials are used here. A failed attempt starts over, because the service has checksums for whole
 objects only.
 """
 
@@ -33,11 +33,11 @@ _LOCK = threading.Lock()
 
 
 class _Service(NamedTuple):
-    """The access of a client to its service.
+    """A client's access to its service.
 
     Attributes:
-        credentials: credentials of google.auth.
-        refresh: a request of google.auth, for new tokens.
+        credentials: credentials from google.auth.
+        refresh: a request for new tokens, from google.auth.
         route: endpoint, proxy and certificates.
     """
 
@@ -53,7 +53,7 @@ class _Service(NamedTuple):
 
 def _service() -> _Service:
     client = gcs_client.client()
-    with _LOCK:  # so that one thread asks for a token, not all
+    with _LOCK:  # only one thread requests a token
         return _make_service(client)
 
 
@@ -115,9 +115,9 @@ def fetch(
     part: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Writes the bytes of an object, as stored, into an empty file; returns their Content-Encoding.
+    """Writes the stored bytes of an object to an empty file; returns their Content-Encoding.
 
-    With a `part`, as in a Range header, writes only these bytes, for which the service gives no
+    With a `part`, as in a Range header, writes only these bytes, for which the service sends no
     checksum.
     """
     deadline = Deadline(DEADLINE_S, THROTTLED_S)
@@ -140,7 +140,7 @@ def fetch(
 
 
 def _place_of(path: str, generation: int) -> str:
-    """Returns path and query of a request for an object."""
+    """Returns the path and query of the request for an object."""
     bucket, name = split_gcs(path)
     query = {"alt": "media"}
     if generation:
@@ -155,16 +155,18 @@ def _place_of(path: str, generation: int) -> str:
 def _request(
     place: str, part: str, sink: IO[bytes], max_bytes: int | None, deadline: Deadline
 ) -> transfer.Answer:
-    """Writes the body of a successful answer into a file.
+    """Writes the body of a successful response to a file.
 
     Raises:
         GoogleAPIError: the service refuses.
-        ConnectionError, TimeoutError: the service was not reached, or the connection broke.
+        ConnectionError, TimeoutError: the service could not be reached, or the connection broke.
     """
     from google.api_core.exceptions import from_http_status
 
     service = _service()
-    headers = {"Accept-Encoding": "gzip"}  # else the service decompresses, and no checksum fits
+    headers = {
+        "Accept-Encoding": "gzip"
+    }  # otherwise the service decompresses, and no checksum matches
     if part:
         headers["Range"] = part
 
@@ -184,7 +186,7 @@ def _request(
 
 
 def _check_crc32c(headers: HTTPMessage, received: bytes) -> None:
-    """Compares the checksum of the bytes received with that of the object."""
+    """Compares the checksum of the received bytes with that of the object."""
     from google.cloud.storage.exceptions import DataCorruption
 
     hashes = ",".join(headers.get_all("x-goog-hash", []))

@@ -1,6 +1,6 @@
-"""Lists, uploads and deletes objects of Cloud Storage.
+"""Lists, uploads and deletes objects in Cloud Storage.
 
-`download` reads them, `gcs_client` retries requests.
+`download` reads objects, and `gcs_client` retries requests.
 """
 
 import base64
@@ -26,11 +26,11 @@ from beam_tfr.storage.gcs_client import blob, bucket, client, named_errors, retr
 from beam_tfr.storage.names import NameRules, rules_of_gcs
 
 PAGE_SIZE = 1000  # names in a page of a listing; the service gives no more
-UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file in memory at a time
+UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file are in memory at once
 
 
 def connect() -> None:
-    """Looks for credentials now instead of on the first request.
+    """Looks for credentials now, rather than on the first request.
 
     Raises:
         OSError: there are no credentials.
@@ -40,7 +40,7 @@ def connect() -> None:
 
 
 class GcsBackend(Backend):
-    """The backend for objects of Cloud Storage; see `Backend`."""
+    """The backend for objects in Cloud Storage; see `Backend`."""
 
     is_remote = True
 
@@ -135,7 +135,7 @@ class GcsBackend(Backend):
         return GcsPendingFile(path, replaced.generation if replaced else 0)
 
     def touch(self, path: str, deadline_s: float) -> None:
-        """Avoids `Blob.patch`, which also asks for the ACL and so needs another permission."""
+        """Avoids `Blob.patch`, which also requests the ACL and so needs another permission."""
         query = {"projection": "noAcl"}
         payer = user_project()
         if payer:
@@ -157,7 +157,7 @@ class GcsBackend(Backend):
             return float(target.updated.timestamp())
 
     def move(self, source: str, target: str, generation: int) -> None:
-        """Moves with one atomic request: the service copies no byte and keeps no deleted copy."""
+        """Moves with one atomic request: the service copies no bytes and keeps no deleted copy."""
         from google.api_core.exceptions import MethodNotImplemented
 
         bucket_name, name = split_gcs(target)
@@ -189,7 +189,7 @@ def _delete_blob(path: str, generation: int) -> None:
 
 @contextlib.contextmanager
 def _checked_answer(path: str) -> Iterator[None]:
-    """Turns what an answer in another form than Cloud Storage's causes into an OSError."""
+    """Turns errors from responses that are not in Cloud Storage's format into an OSError."""
     try:
         yield
     except (
@@ -206,13 +206,13 @@ def _checked_answer(path: str) -> Iterator[None]:
 
 
 def _list_pages(folder: str, **options: Any) -> Iterator[Any]:
-    """Yields the pages of a listing; their items are properties as the service names them.
+    """Yields the pages of a listing; their items are properties, named as in the service's API.
 
     Args:
         options: arguments of `Client.list_blobs`.
 
     Raises:
-        OSError: the request fails, or the service lists the same names without end.
+        OSError: the request fails, or the service keeps listing the same names.
     """
     with named_errors(folder, "list"):
         bucket_name = split_gcs(folder)[0]
@@ -236,10 +236,10 @@ def _list_pages(folder: str, **options: Any) -> Iterator[Any]:
 
 
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """Makes an entry of an object's properties, as the service names them; missing ones are 0.
+    """Builds an entry from an object's properties, as the service names them; missing ones are 0.
 
     Raises:
-        TypeError, ValueError, OverflowError: the properties are not in the service's form.
+        TypeError, ValueError, OverflowError: the properties are not in the service's format.
     """
     path.encode()  # a lone surrogate, which JSON can escape, would fail later
     crc32c = base64.b64decode(properties.get("crc32c", ""))
@@ -256,12 +256,12 @@ class GcsPendingFile(PendingFile):
 
     A streaming writer would publish a partial object when it is garbage collected. With a
     precondition on the generation, the upload replaces only the object that existed when this
-    writer was created, so a writer that was superseded replaces nothing. Equal bytes are success:
-    they are from an earlier attempt whose response was lost.
+    writer was created, so a superseded writer replaces nothing. Equal bytes count as success: they
+    are from an earlier attempt whose response was lost.
 
     Args:
         path: path of the object.
-        replaced: generation of the object that is replaced; 0 for none.
+        replaced: generation of the object to replace; 0 for none.
     """
 
     def __init__(self, path: str, replaced: int) -> None:
@@ -293,7 +293,7 @@ class GcsPendingFile(PendingFile):
             return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
-        """Whether the object has these bytes; `target` learns its generation."""
+        """Whether the object has these bytes; also stores its generation in `target`."""
         import google_crc32c
 
         with contextlib.suppress(FileNotFoundError), named_errors(self._path, "get"):

@@ -1,8 +1,8 @@
-"""Makes Google's client for Cloud Storage, and handles its credentials, retries and errors.
+"""Creates Google's client for Cloud Storage, and handles its credentials, retries and errors.
 
-Transient failures (408, 429, 5xx, broken connections) are retried with exponential, random waits,
-or after the time that the service asks for. Others become the OSError that a disk would raise; for
-401 and 403, the error names the account, the permission and the bucket.
+Transient failures (408, 429, 5xx, broken connections) are retried after exponential random waits,
+or after the time that the service asks for. Other failures become the OSError that a disk would
+raise; for 401 and 403, the error names the account, the permission and the bucket.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket, Client
 
 DEADLINE_S = 120.0  # for one request with all its retries
-REQUESTS = 64  # sent at a time for many small changes
-CONNECTIONS = 256  # kept open at most
-FIRST_WAIT_S = 0.25  # at most, before the first retry; doubled each time
+REQUESTS = 64  # sent in parallel for many small changes
+CONNECTIONS = 256  # at most this many are kept open
+FIRST_WAIT_S = 0.25  # maximum before the first retry; doubled each time
 LONGEST_WAIT_S = 16.0
 _CLIENT_LOCK = threading.Lock()
 
@@ -39,7 +39,7 @@ class Access(NamedTuple):
 
     Attributes:
         project: project of the client; None for the project of the credentials.
-        user_project: project billed for requests to requester-pays buckets; None for none.
+        user_project: project billed for requests to requester-pays buckets; None to bill none.
         impersonate: service accounts, each impersonating the next; the last one makes the requests.
     """
 
@@ -52,14 +52,14 @@ _access = Access()
 
 
 def client() -> Client:
-    """Returns the client of this process, which its threads share."""
+    """Returns the client of this process, which all its threads share."""
     with _CLIENT_LOCK:
         return make_client()
 
 
 @functools.cache
 def make_client() -> Client:
-    """Makes the client of this process, with a connection for each of `CONNECTIONS` threads."""
+    """Creates the client of this process, with a connection for each of `CONNECTIONS` threads."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
@@ -91,7 +91,7 @@ def _impersonated() -> Any:
 
 
 def use_access(access: Access) -> None:
-    """Sets the account and the project for all later requests of this process."""
+    """Sets the account and the project for all later requests in this process."""
     global _access
     if access != _access:
         _access = access
@@ -125,7 +125,7 @@ def blob(path: str) -> Blob:
 def retrying(
     deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Retry:
-    """Retries transient failures with exponential backoff, and as Retry-After asks.
+    """Retries transient failures with exponential backoff, and as Retry-After requests.
 
     Args:
         deadline: when to give up; a number is in seconds from now.
@@ -177,13 +177,13 @@ def is_transient(error: Exception) -> bool:
 
 
 def _status_of(error: Exception) -> int:
-    """Returns the HTTP status of the answer; 0 if there was none."""
+    """Returns the HTTP status of the response; 0 if there was none."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return int(getattr(error, "code", None) or status or 0)
 
 
 def _retry_after_s(error: Exception) -> float:
-    """Returns the seconds that the service asks to wait; 0 if it asks for none."""
+    """Returns the number of seconds that the service asks to wait; 0 if it asks for none."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
@@ -199,7 +199,7 @@ _STATUSES = {
 }
 
 
-# Text of an answer that means something other than a missing permission -> the cure.
+# Response text with a cause other than a missing permission -> the fix.
 _CURES = {
     "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a "
     "bucket without retention policies and holds, and copy the dataset from there",
@@ -213,7 +213,7 @@ _CURES = {
 
 @contextlib.contextmanager
 def named_errors(path: str, permission: str) -> Iterator[None]:
-    """Turns errors of Google's libraries into the OSError that a disk would raise.
+    """Turns errors from Google's libraries into the OSError that a disk would raise.
 
     Args:
         path: path of the object, for the error.
@@ -238,7 +238,7 @@ def named_errors(path: str, permission: str) -> Iterator[None]:
 
 
 def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
-    """Makes the error that a disk would raise, of a fitting subclass such as FileNotFoundError."""
+    """Builds the error that a disk would raise, of a subclass such as FileNotFoundError."""
     from google.api_core.exceptions import RetryError
 
     retried = ""
@@ -253,7 +253,7 @@ def _as_os_error(error: Exception, path: str, permission: str) -> OSError:
 
 
 def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int, str]:
-    """Returns (errno, text) of an error with which the service answered, with a cure."""
+    """Returns (errno, text) for an error response from the service, with a fix."""
     status = _status_of(error)
     answer = _answer_of(error)
     for text, cure in _CURES.items():
@@ -268,7 +268,7 @@ def _describe_answer(error: Exception, path: str, permission: str) -> tuple[int,
 
 
 def _describe_failure(error: Exception) -> tuple[int, str]:
-    """Returns (errno, text) of an error without an answer from the service."""
+    """Returns (errno, text) for an error without a response from the service."""
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
     from requests.exceptions import InvalidJSONError
 
@@ -284,7 +284,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
 
 def _answer_of(error: Exception) -> str:
-    """Returns the answer of the service, without what the client wraps around it."""
+    """Returns the response text of the service, without the text that the client adds to it."""
     response = getattr(error, "response", None)
     message = getattr(error, "message", None) or getattr(response, "text", error)
     answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))

@@ -1,4 +1,4 @@
-"""Finds out which file names a place takes."""
+"""Finds out which file names a store accepts."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import unicodedata
 import uuid
 from typing import NamedTuple
 
-# What Windows and its file systems (FAT, exFAT, NTFS) refuse.
+# Names that Windows and its file systems (FAT, exFAT, NTFS) refuse.
 _MARKS = '\\:*?"<>|'
 REFUSED_BY_WINDOWS = re.compile(rf"[\0-\x1f{re.escape(_MARKS)}]|[. ](?=/|\Z)")
 _LINE_BREAK = re.compile(r"[\r\n]")
@@ -16,16 +16,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NameRules(NamedTuple):
-    """The rules for file names in a place.
+    """The rules for file names in a store.
 
     Attributes:
-        name_bytes: length of the longest name of a file or folder.
-        path_bytes: length of the longest path; on gs://, of the longest name of an object.
+        name_bytes: maximum length of the name of a file or folder.
+        path_bytes: maximum length of a path; on gs://, of the name of an object.
         has_folders: whether a file and a folder cannot have the same path.
-        refused: matches what no path may contain.
+        refused: matches text that no path may contain.
         takes_any_bytes: whether names need not be UTF-8.
-        ignores_case: whether names that differ only by case are the same.
-        ignores_form: whether names that differ only by their Unicode normal form are the same.
+        ignores_case: whether names that differ only in case are the same.
+        ignores_form: whether names that differ only in their Unicode normal form are the same.
     """
 
     name_bytes: int
@@ -37,13 +37,13 @@ class NameRules(NamedTuple):
     ignores_form: bool = False
 
     def unify(self, path: str) -> str:
-        """Maps paths that are the same in this place to the same text."""
+        """Maps paths that are the same in this store to the same string."""
         if self.ignores_form:
             path = unicodedata.normalize("NFC", path)
         return path.casefold() if self.ignores_case else path
 
     def describe_unifying(self) -> str:
-        """Says which differences of names this place ignores, for a message; empty if none."""
+        """Says which differences between names this store ignores, for a message; empty if none."""
         ignored = []
         if self.ignores_case:
             ignored.append("case")
@@ -79,7 +79,7 @@ def rules_of_gcs(bucket: str) -> NameRules:
 
 
 def try_names(folder: str) -> NameRules:
-    """Finds which names a folder on a disk takes, by making empty files in it and removing them."""
+    """Finds out which names a folder on disk accepts, by creating and removing empty files."""
     stem = f".tmp-{uuid.uuid4().hex}a"
     path = os.path.join(folder, stem + _LETTER)
     with open(path, "xb"):
@@ -102,7 +102,7 @@ def try_names(folder: str) -> NameRules:
 
 
 def _takes_name(path: str) -> bool:
-    """Whether a file of this name can be made; removes it again."""
+    """Whether a file with this name can be created; removes it again."""
     try:
         with open(path, "xb"):
             pass

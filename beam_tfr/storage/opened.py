@@ -1,4 +1,4 @@
-"""Notes which files this process opens, and how many bytes it has opened in all."""
+"""Records which files this process opens, and how many bytes it has opened in all."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ _lock = threading.Lock()
 
 
 def note(path: str, size: int) -> None:
-    """Notes that a file, or a part of it with so many bytes, is read."""
+    """Records that a file, or a part of it with this number of bytes, is read."""
     global num_bytes  # counted for the whole process
     with _lock:
         num_bytes += size
@@ -20,7 +20,7 @@ def note(path: str, size: int) -> None:
 
 
 def note_path(path: str, size: int) -> None:
-    """Notes that a file of this size is read, in parts that are noted apart."""
+    """Records that a file of this size is read, in parts that are recorded separately."""
     global _last_path
     with _lock:
         _last_path = path
@@ -30,13 +30,13 @@ def note_path(path: str, size: int) -> None:
 
 
 def noting(path: str, file: IO[bytes]) -> IO[bytes]:
-    """Notes an opened file, and returns it."""
+    """Records an opened file, and returns it."""
     note(path, os.fstat(file.fileno()).st_size)
     return file
 
 
 def forget_paths() -> None:
-    """Forgets which files were opened so far."""
+    """Forgets which files have been opened so far."""
     global _last_path
     with _lock:
         _last_path = ""
@@ -44,7 +44,7 @@ def forget_paths() -> None:
 
 
 def list_paths() -> list[str]:
-    """Lists at most three opened files: the largest ones, the largest first, and the last one."""
+    """Lists at most three opened files: the largest ones, in descending order, and the last one."""
     with _lock:
         paths = sorted(_size_of, key=_size_of.__getitem__, reverse=True)
         return [*dict.fromkeys(filter(None, [*paths, _last_path]))]

@@ -1,7 +1,7 @@
-"""Bounds the time for an HTTP answer, which a service may send endlessly, byte by byte.
+"""Limits the time for an HTTP response, which a service may send endlessly, byte by byte.
 
-The timeout of a socket only counts the time from one byte to the next. The standard library reads
-the head of an answer, and the trailer of a chunked one, until they end.
+The timeout of a socket only covers the time from one byte to the next. The standard library reads
+the head of a response, and the trailer of a chunked response, until they end.
 """
 
 import http.client
@@ -16,9 +16,9 @@ ANSWER_S = 180.0  # from the end of the head to the end of the answer
 
 
 class PromptResponse(http.client.HTTPResponse):
-    """An answer that raises a TimeoutError if it takes longer than `HEAD_S` and `ANSWER_S`.
+    """A response that raises a TimeoutError if it takes longer than `HEAD_S` and `ANSWER_S`.
 
-    It is the `response_class` of a connection.
+    It is used as the `response_class` of a connection.
     """
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
@@ -34,13 +34,13 @@ class PromptResponse(http.client.HTTPResponse):
 
 
 class _TimedBytes(io.RawIOBase):
-    """The bytes of a source that arrive before some moment.
+    """The bytes from a source that arrive before a deadline.
 
     Args:
         source: the source of the bytes.
 
     Attributes:
-        ends: the moment, as given by `time.monotonic`.
+        ends: the deadline, in the time of `time.monotonic`.
     """
 
     def __init__(self, source: io.RawIOBase) -> None:

@@ -9,20 +9,20 @@ import threading
 import time
 
 THROTTLING = (429, 503)  # the service asks for fewer requests
-# Longest wait of a request; meanwhile a bucket doubles its requests per second three times.
+# Longest wait of a request, in which a bucket doubles its requests per second three times.
 THROTTLED_S = 3600.0
 _served = -math.inf  # when a download last succeeded
 
 
 class Deadline:
-    """The end of a request with all its retries.
+    """The deadline for a request with all its retries.
 
-    A throttled request waits for its turn among many: giving up and starting anew would only add
+    A throttled request waits for its turn among many: giving up and starting over would only add
     load.
 
     Args:
-        seconds: from now; for a throttled request, since this process last got an object.
-        most_s: from now, however many objects the process gets meanwhile.
+        seconds: from now; for a throttled request, from when this process last received an object.
+        most_s: from now, however many objects the process receives until then.
     """
 
     def __init__(self, seconds: float, most_s: float = 0.0) -> None:
@@ -32,7 +32,7 @@ class Deadline:
         self._last = now + most_s
 
     def left_s(self, status: int = 0) -> float:
-        """Returns the seconds that are left after an answer with this status."""
+        """Returns the number of seconds left after a response with this status."""
         if status in THROTTLING:
             self._end = max(self._end, min(_served + self._seconds, self._last))
         return self._end - time.monotonic()
@@ -43,24 +43,23 @@ _counts = collections.Counter[str]()
 
 
 def note_served() -> None:
-    """Notes that a download succeeded."""
+    """Records that a download succeeded."""
     global _served
     _served = time.monotonic()
 
 
 def note_retry(status: int, seconds: float) -> None:
-    """Counts a request that is repeated after so many seconds."""
+    """Counts a request that is repeated after a wait of this many seconds."""
     throttled_ms = round(seconds * 1e3) if status in THROTTLING else 0
     with _LOCK:
         _counts.update(retries=1, too_many=int(status == 429), throttled_ms=throttled_ms)
 
 
 def take_waits() -> collections.Counter[str]:
-    """Returns what was counted in this process since the last call.
+    """Returns the counts in this process since the last call.
 
-    The counters are `retries`, `too_many` after status 429, and `throttled_ms`, the time waited
-    after responses that ask for fewer requests; the next call counts the part below a full second
-    again.
+    The counters are `retries`, `too_many` for status 429, and `throttled_ms`, the time waited after
+    responses that ask for fewer requests; the part below a full second is counted in the next call.
     """
     with _LOCK:
         taken = _counts.copy()
