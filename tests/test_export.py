@@ -666,7 +666,11 @@ OF_WINDOWS = DISK._replace(
         (BUCKET, ["n" * 1023], "the path has 1,032 bytes, but at most 1,031 fit"),
         (BUCKET, ["a\nb"], r"names cannot contain '\n' there"),
         (BUCKET, ["\udcff"], "names must be UTF-8 there"),
-        (OF_WINDOWS, ["a", "A"], "names that differ only by case or Unicode form are equal there"),
+        (
+            OF_WINDOWS,
+            ["a", "A"],
+            "names that differ only by case or Unicode form are the same there",
+        ),
         (OF_WINDOWS, ["\u00e9", "e\u0301"], "two images would have this name"),
         (OF_WINDOWS, ["A", "a/b"], "'a' would be both a file and a folder"),
         (OF_WINDOWS, ["METADATA.jsonl/a.jpg"], "metadata.jsonl has the name of a file"),

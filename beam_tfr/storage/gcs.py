@@ -201,7 +201,7 @@ def _checked_answer(path: str) -> Iterator[None]:
         ValueError,
     ) as error:
         problem = f"{type(error).__name__}: {str(error)[:100]}"
-        message = f"the answer is not one of Cloud Storage ({problem}); check the proxy or emulator"
+        message = f"the response is not from Cloud Storage ({problem}); check the proxy or emulator"
         raise OSError(errno.EPROTO, message, path) from error
 
 

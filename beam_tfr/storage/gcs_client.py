@@ -203,7 +203,7 @@ _STATUSES = {
 _CURES = {
     "retention policy|under active .*hold": "a run deletes and replaces its own files; write to a "
     "bucket without retention policies and holds, and copy the dataset from there",
-    "Cloud KMS": "Cloud Storage's own account of the bucket's project needs the role Cloud KMS "
+    "Cloud KMS": "the Cloud Storage service agent of the bucket's project needs the role Cloud KMS "
     "CryptoKey Encrypter/Decrypter on the bucket's key",
     "requester pays|serviceusage": "`gcs_project=` names the project that pays; the account needs "
     "the role Service Usage Consumer on it",
@@ -274,7 +274,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
     message = str(error)
     if isinstance(error, InvalidJSONError):
-        return errno.EPROTO, f"the answer is not one of Cloud Storage ({message}); check the proxy"
+        return errno.EPROTO, f"the response is not from Cloud Storage ({message}); check the proxy"
     if isinstance(error, DefaultCredentialsError):
         cure = "create some with `gcloud auth application-default login`"
         return errno.EACCES, f"no credentials: {message.rstrip('.')}; {cure}"

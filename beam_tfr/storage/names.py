@@ -50,7 +50,9 @@ class NameRules(NamedTuple):
         if self.ignores_form:
             ignored.append("Unicode form")
         return (
-            f"; names that differ only by {' or '.join(ignored)} are equal there" if ignored else ""
+            f"; names that differ only by {' or '.join(ignored)} are the same there"
+            if ignored
+            else ""
         )
 
     def find_problem(self, folder: str, name: str) -> str:

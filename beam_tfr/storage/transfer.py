@@ -196,7 +196,7 @@ def _make_connection(route: Route) -> http.client.HTTPConnection:
         return _connection_to(route, endpoint.scheme, host, endpoint.port)
     proxy = urllib.parse.urlsplit(route.proxy)
     if proxy.scheme != "http":
-        raise ConnectionError(f"the proxy {proxy.hostname} is reached by http:// only")
+        raise ConnectionError(f"the proxy {proxy.hostname} can be reached over http:// only")
     connection = _connection_to(route, endpoint.scheme, proxy.hostname or "", proxy.port or 80)
     if endpoint.scheme == "https":
         connection.set_tunnel(host, endpoint.port, headers=_proxy_headers(route.proxy))
