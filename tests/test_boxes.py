@@ -406,11 +406,12 @@ def test_wrong_calls(tmp_path: Path) -> None:
     for wrong, message in {
         "box:bbox[xxyy]": r"'bbox\[xxyy\]' is not a type; use .* Formats: xyxy, .*, "
         r"rel_center_xywh",
-        "box:bbox[xyxy],image/object/bbox:float[]": "records or readers have a feature of this "
-        "name",
-        "box:bbox[xyxy],image/object/visible:float[]": "records or readers have a feature of "
+        "box:bbox[xyxy],image/object/bbox:float[]": "records or readers already have a "
+        "feature with this name",
+        "box:bbox[xyxy],image/object/visible:float[]": "records or readers already have a "
+        "feature with this name",
+        "box:bbox[xyxy],classes:int64[box]": "records or readers already have a feature with "
         "this name",
-        "box:bbox[xyxy],classes:int64[box]": "records or readers have a feature of this name",
         "depth:float[box]": r"depth has values for each box, but no column has boxes, such as "
         r"box:bbox\[xyxy\]",
         "box:bbox[xyxy],depth:bbox[xyxy]": "box and depth hold boxes, but only one column can",

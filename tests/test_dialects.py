@@ -102,7 +102,7 @@ def test_a_dialect_on_gs(gcs: str) -> None:
         ("t.csv", written(",").replace("path,class", "Path, Class"), "did you mean 'Path'?"),
         ("t.csv", "# path,class\na.jpg,cat\n", "# path"),
         ("t.csv", written(",").replace("cat", "'cat'"), "single quotes"),
-        ("t.csv", "path,class\nb.jpg,dog,1,5\na.jpg,cat\n", "comma within a value"),
+        ("t.csv", "path,class\nb.jpg,dog,1,5\na.jpg,cat\n", "comma in a value"),
         ("t.csv", "path,class\na.jpg,cat\n" + "b.jpg,dog\n" * 9999 + "c\rd,e\n", "carriage"),
         ("t.jsonl", '[{"path": "a.jpg", "class": "cat"}]', "array"),
         ("t.jsonl", '[\n {"path": "a.jpg", "class": "cat"}\n]', "one object in a line"),

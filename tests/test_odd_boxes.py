@@ -63,7 +63,7 @@ def test_corners_of_quadrangles_are_no_boxes(tmp_path: Path, first: int) -> None
 
 def test_percents_of_sides_are_told_with_a_cure(tmp_path: Path) -> None:
     table = write_boxes(tmp_path / "t.csv", SIDES, "12.5%,20%,50%,66%")
-    with pytest.raises(UsageError, match=r"'12.5%' is not a number.*shares of 1.*/ 100$"):
+    with pytest.raises(UsageError, match=r"'12.5%' is not a number.*fractions of 1.*/ 100$"):
         open_input(**table)
 
 

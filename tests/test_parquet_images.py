@@ -205,9 +205,9 @@ def test_names_of_classes(feature: Any, expected: list[str], tmp_path: Path) -> 
     [
         (NAMES, ""),
         (NAMES[:1], ""),
-        (["dress", "unused", "hat"], "class 'dress' is 0 there, and 2 in that one"),
-        ([*NAMES, "bag"], "class 'bag' is 3 there, and missing in that one"),
-        ([], "classes have no names there"),
+        (["dress", "unused", "hat"], "class 'dress' is 0 in the former, and 2 in the latter"),
+        ([*NAMES, "bag"], "class 'bag' is 3 in the former, and missing in the latter"),
+        ([], "the former has no names of classes"),
     ],
 )
 def test_other_numbers_of_classes_are_told(tmp_path: Path, others: list[str], words: str) -> None:

@@ -193,7 +193,9 @@ def test_wrong_calls(folder: Path) -> None:
         beam_tfr.convert(**options, feature_columns={"box": "bbox[xyxy]", "p": "points[xy]"})
     path.write_text('path,box,p,image/object/p/num\nphotos/0.png,"[[1,2,30,40]]","[[1,2]]",7\n')
     columns = {"box": "bbox[xyxy]", "p": "points[xy]", "image/object/p/num": "int64"}
-    with pytest.raises(UsageError, match="have a feature of this name; rename the column"):
+    with pytest.raises(
+        UsageError, match="already have a feature with this name; rename the column"
+    ):
         beam_tfr.convert(**options, feature_columns=columns)
 
 

@@ -196,7 +196,7 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
             tarred({"1.jpg": JPEG, "1.json": b"[" * 100_000}),
             "row 1: 1.json is not valid JSON",
         ),
-        ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; there are: png"),
+        ("t.tar", tarred({"1.png": JPEG}), "there is no column 'jpg'; the columns are: png"),
         ("t.tar", tarred({}), "there are no rows"),
         ("t.tar.gz", b"", "decompress it first"),
         ("t.tfrecord", frame(b"no example"), "row 1: "),
@@ -523,8 +523,8 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
     (tmp_path / "t.tar").write_bytes(tarred({"1.photo": JPEG, "1.cls": b"0"}))
     with pytest.raises(
         BeamTfrError,
-        match=r"there is no column of images that is known: image/encoded, .*there are: photo, "
-        r"cls; name it, such",
+        match=r"no column has a known name for images \(image/encoded, .*\); the columns are: "
+        r"photo, cls; name the column of images, such",
     ):
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
     with pytest.raises(
@@ -633,7 +633,7 @@ def test_rows_without_images_are_asked_for(
     call = ["convert", "--table", tmp_path / "t.tfrecord", "--output", tmp_path / "d"]
     run = beam_tfr(*call)
     assert run.code == 2
-    assert "or give --encoding row if its rows become the records" in run.err
+    assert "or give --encoding row if rows become the records" in run.err
     run = beam_tfr(*call, *flags)
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).options["encoding"] == "row"

@@ -783,8 +783,8 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
     [
         ("t.csv", b"", "is empty; its first line must name the columns"),
         ("t.csv", b"id,age\n", "there are no rows"),
-        ("t.csv", b"id,name\na,1\n", "there is no column 'age'; there are: id, name"),
-        ("t.csv", b"id,age,id\na,1,b\n", "has 2 columns 'id'; rename all but one"),
+        ("t.csv", b"id,name\na,1\n", "there is no column 'age'; the columns are: id, name"),
+        ("t.csv", b"id,age,id\na,1,b\n", "has 2 columns named 'id'; rename all but one"),
         (
             "t.csv",
             b"id,age\nb\na,1\n",
@@ -793,7 +793,7 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         (
             "t.csv",
             b"id,age\nb,2,3\na,1\n",
-            "row 1 after the header: has 3 cells, but the header has 2; is the name of a column",
+            "row 1 after the header: has 3 cells, but the header has 2; is a column name missing",
         ),
         (
             "t.csv",
@@ -833,18 +833,18 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
             b'{"id": "b", "age": ' + b"9" * 5000 + b"}\n",
             "t.jsonl, row 1: is not valid JSON: a whole number has more than 4,300 digits",
         ),
-        ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; there are: id"),
+        ("t.jsonl", b'{"id": "a"}\n', "there is no column 'age'; the columns are: id"),
         (
             "t.jsonl",
             b'{"id": "a", "age": {"years": 1}}\n',
             "column 'age' holds objects in the first rows",
         ),
         ("t.parquet", b"PAR1, they say", "is not a Parquet file: "),
-        ("t.parquet", TWICE, "has 2 columns 'age'; rename all but one"),
+        ("t.parquet", TWICE, "has 2 columns named 'age'; rename all but one"),
         (
             "t.parquet",
             as_parquet([{"id": "a", "ages": 1}]),
-            "there is no column 'age'; there are: id, ages",
+            "there is no column 'age'; the columns are: id, ages",
         ),
         (
             "t.xlsx",
@@ -968,7 +968,7 @@ def test_a_file_outside_of_the_root_is_a_reject(
         (["--table", "/"], "--table /: names no file; use '/**'"),
         (
             ["--table", "T", "--uri_column", "pfad"],
-            "there is no column 'pfad'; there are: id, age, image/encoded",
+            "there is no column 'pfad'; the columns are: id, age, image/encoded",
         ),
         (
             ["--table", "T", "--feature_columns", "age:int32"],
@@ -986,8 +986,8 @@ def test_a_file_outside_of_the_root_is_a_reject(
         ),
         (
             ["--table", "T", "--uri_column", "id", "--feature_columns", "image/encoded"],
-            "--feature_columns image/encoded: records or readers have a feature of this name; "
-            "rename the column",
+            "--feature_columns image/encoded: records or readers already have a feature with this "
+            "name; rename the column",
         ),
     ],
 )
@@ -1026,7 +1026,7 @@ def test_column_that_no_row_fits_is_refused_before_the_run(
     with pytest.raises(UsageError) as caught:
         references(path, features={"note": kind, "*": ""})
     assert str(caught.value).startswith(f"`table={path}`: column 'note' {reason}")
-    assert "; give another type, `feature_columns=note:TYPE`, or name the columns" in str(
+    assert "; give another type, `feature_columns=note:TYPE`, or choose the columns" in str(
         caught.value
     )
     assert references(path, features={"note": "bytes=", "*": ""})["t#1"].reason == ""
@@ -1049,7 +1049,7 @@ def test_no_more_columns_become_features_than_readers_take(
         declarations, "MAX_FEATURES", 7
     )  # of which five are other features of a row
     with pytest.raises(
-        UsageError, match="3 columns would become features, and readers take 7; choose fewer with"
+        UsageError, match="3 columns would become features, but readers accept 7; choose fewer with"
     ):
         references(tmp_path / "t.csv", features={"*": ""})
     assert references(tmp_path / "t.csv", features={"a": "", "b": ""})

@@ -62,7 +62,7 @@ def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
     run = beam_tfr("convert", *call, "--output", tmp_path / "small")
     assert run.code == 2
     assert (
-        "--feature_columns image/filename: records or readers have a feature of this name"
+        "--feature_columns image/filename: records or readers already have a feature with this name"
         in run.err
     )
     assert beam_tfr("convert", *call[:2], *KEPT, "--output", tmp_path / "kept").code == 0

@@ -378,7 +378,7 @@ def test_one_of_two_tables_lacks_the_class(tmp_path: Path, names: str) -> None:
     options = ConvertOptions(
         table=(f"{tmp_path}/*.csv",), output="/o", uri_column="image", label_column="label"
     )
-    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave those without it out"):
+    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave tables without it out"):
         open_tables(find_content(options))
 
 
@@ -429,7 +429,7 @@ def test_pixels_beside_paths_are_told_and_other_numbers_are_not(tmp_path: Path) 
     [
         (
             "patientId,x,y,width,height,Target\na,,,,,0\nb,5,6,20,15,1",
-            ["`uri_column=` names that of the images", "box:bbox[xywh]=x+y+width+height"],
+            ["`uri_column=` names the column of images", "box:bbox[xywh]=x+y+width+height"],
         ),
         (
             'image_id,width,height,bbox,source\na,40,30,"[5, 6, 20, 15]",x',

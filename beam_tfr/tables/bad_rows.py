@@ -8,25 +8,23 @@ from beam_tfr.tables.base import BadRow, DamagedTableError, RowAtLine, damaged_t
 from beam_tfr.tables.dialects import Dialect
 from beam_tfr.tables.quoted_rows import QuotedRows
 
-_MOST_BAD_ROWS = 10  # up to one in 10 rows, if that is more; else the table is damaged
+_MOST_BAD_ROWS = 10  # or one in 10 rows, if that is more; beyond that, the table is damaged
 INNER_LINE_ENDS = "has carriage returns within a line"
-# The cures for tables whose rows have more cells than their header.
-_WITHOUT_NAMES = (
-    "is the name of a column missing there, or is a comma within a value without quotes?"
-)
+# The fixes for tables whose rows have more cells than their header.
+_WITHOUT_NAMES = "is a column name missing there, or is there a comma in a value without quotes?"
 _LEAVE_OUT = (
-    "is a quote missing, or is a comma within a value, such as 1,5? To leave out all such rows, "
+    "is a quote missing, or is there a comma in a value, such as 1,5? To leave out all such rows "
     "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
     ".to_csv('sound.csv', index=False)"
 )
-# The cure for texts with quotes in tables whose writer quotes no text.
+# The fix for values with quotes in tables whose writer quotes no values.
 _UNQUOTED = (
     "with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, keep_default_na=False)"
     ".to_csv('sound.csv', index=False)"
 )
 _QUOTE_TEXTS = (
-    "does a text begin with a quote that is not doubled? Write the table with csv.writer, or, if "
-    f"it quotes no text, {_UNQUOTED}. If the cell is right, write the table as JSON Lines"
+    "does a value begin with a quote that is not doubled? Write the table with csv.writer, or, if "
+    f"it quotes no values, {_UNQUOTED}. If the cell is correct, write the table as JSON Lines"
 )
 
 
@@ -34,10 +32,10 @@ def describe_quotes(error: csv.Error, delimiter: str) -> str:
     """Describes a parser error, its likely cause and a fix."""
     problem = str(error)
     if "new-line character" in problem:
-        return f"{INNER_LINE_ENDS}; save the table with one kind of line ends"
+        return f"{INNER_LINE_ENDS}; save the table with a single kind of line ending"
     return (
-        f"{problem}; is a quote not closed or not doubled, or is there a space beside it? If the "
-        f"table quotes no text, {_UNQUOTED.format(delimiter=delimiter)} makes one that does"
+        f"{problem}; is a quote not closed or not doubled, or is there a space next to it? If the "
+        f"table quotes no values, rewrite it {_UNQUOTED.format(delimiter=delimiter)}"
     )
 
 
@@ -112,9 +110,9 @@ def refuse_row(number: int, cells: Sequence[str], expected: int, bad_rows: BadRo
     num_cells = counted(len(cells), "cell")
     has_several_lines = any("\n" in cell or "\r" in cell for cell in cells)
     if not has_several_lines and bad_rows.count_one_more(number):
-        cause = "is a value cut, or a delimiter missing?"
+        cause = "is a value cut off, or a delimiter missing?"
         if len(cells) > expected:
-            cause = "is a delimiter within a value without quotes?"
+            cause = "is there a delimiter in a value without quotes?"
         return BadRow(_at_line(number), f"{num_cells} instead of {expected}; {cause}")
     cause = "is a quote missing?"
     if not has_several_lines and len(cells) > expected:

@@ -23,12 +23,12 @@ from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError, UsageError
 
-# The number of a row, from 1, and a cell for each requested column, None where it is missing.
+# The number of a row, from 1, and a cell for each requested column, None if the cell is missing.
 Row = tuple[int, Sequence[Any]]
 _T = TypeVar("_T")
 MOST_COLUMNS = 10  # in messages
 MAX_COLUMNS = 1_000_000
-# Errors that a maliciously made table may raise, besides those that readers know.
+# Errors that a malicious table may raise, in addition to those that readers expect.
 HARMFUL = (
     ArithmeticError,
     LookupError,
@@ -55,7 +55,7 @@ class BadRow:
     problem: str
 
 
-# (table, columns, what counts files of it that belong to no row) -> rows.
+# (table, columns, counter of files in the table that belong to no row) -> rows.
 RowReader = Callable[[str, Sequence[str], SkippedFiles], Iterator[Row | BadRow]]
 
 
@@ -103,7 +103,7 @@ class FileClasses(NamedTuple):
     used: frozenset[str]
 
 
-Note = str | FileClasses  # an open question of a table, for a line about one or several tables
+Note = str | FileClasses  # an open question about a table, for a line about one or several tables
 
 
 class ColumnSelection(NamedTuple):
@@ -383,7 +383,7 @@ def number_rows(path: str, rows: Iterable[_T], first: int = 1) -> Iterator[tuple
 def describe_harm(error: Exception) -> str:
     """Says what is wrong with a table that raised one of the `HARMFUL` errors."""
     if isinstance(error, MemoryError):
-        return "takes more memory to read than there is"
+        return "takes more memory to read than is available"
     if isinstance(error, RecursionError):
         return "nests lists or objects too deeply to be read"
     return f"cannot be read: {error or type(error).__name__}"
@@ -416,7 +416,7 @@ def _find_partition(path: str, column: str) -> str:
     if not partition:
         return ""
     return (
-        f"; {partition} in the path is a column of Parquet files only: add the column to the rows"
+        f"; {partition} in the path is a column only for Parquet files: add the column to the rows"
     )
 
 
@@ -454,22 +454,22 @@ def check_columns(
     for name in required:
         number = numbers[name]
         if number > 1:
-            raise table_error(path, f"has {number} columns {name!r}; rename all but one")
+            raise table_error(path, f"has {number} columns named {name!r}; rename all but one")
         if not number:
             hint = _find_partition(path, name) or _suggest_column(name, present)
             if not hint and "" in numbers:
                 hint = (
-                    "; a column has no name, as the index of pandas: give it one in the header, as "
+                    "; one column has no name, like pandas's index: name it in the header, as "
                     f"table.to_csv(FILE, index_label={name!r}) does"
                 )
             if not hint and not is_single:
                 hint = (
-                    "; if other tables have it, leave those without it out of `table=`, and "
-                    "convert them into a dataset of their own, or, in CSV, add the column, with "
-                    "empty cells"
+                    "; if other tables have it, leave tables without it out of `table=` and "
+                    "convert them into a separate dataset, or, in CSV, add the column with empty "
+                    "cells"
                 )
             raise table_error(
-                path, f"there is no column {name!r}; there are: {list_columns(present)}{hint}"
+                path, f"there is no column {name!r}; the columns are: {list_columns(present)}{hint}"
             )
     known = frozenset(known_columns)
     unknown = [name for name in present if name not in known]
@@ -494,8 +494,8 @@ def _suggest_column(name: str, present: Sequence[str]) -> str:
         return f"; did you mean {spellings[near[0]]!r}?"
     if set(name.split(",")) <= {*present}:
         return (
-            "; name one column: several labels of an image are one column, whose texts "
-            "`label_separator=` divides, and columns of 0 and 1 are `feature_columns=`"
+            "; name a single column: several labels of an image are written into one column, "
+            "which `label_separator=` splits, and columns of 0 and 1 are `feature_columns=`"
         )
     if len(present) == 1 and name in re.split(r"[\s,;|]+", present[0]):
         return "; if spaces separate its columns, save the table with commas"

@@ -41,9 +41,9 @@ def check_shares(
     declaration = boxes.text.replace(boxes.form, form, 1)
     raise table_error(
         content.files[0],
-        f"column {boxes.name!r} as {boxes.text}: no box of the first rows has a number as large as "
-        f"{_LEAST_PIXELS}, such as {quads[0]}, so they are shares of the image, not pixels: "
-        f"`feature_columns='{boxes.name}:{declaration}'`",
+        f"column {boxes.name!r} as {boxes.text}: no box in the first rows, such as {quads[0]}, has "
+        f"a number as large as {_LEAST_PIXELS}, so these are fractions of the image size, not "
+        f"pixels: give `feature_columns='{boxes.name}:{declaration}'`",
     )
 
 
@@ -56,8 +56,8 @@ def warn_of_centers(
         return
     declaration = boxes.text.replace(boxes.form, "rel_center_xywh", 1)
     yield (
-        f"boxes of column {boxes.name!r} reach out of their images as {boxes.text}, and all of the "
-        "first rows lie inside if their first numbers are centers: "
+        f"boxes in column {boxes.name!r} extend beyond their images as {boxes.text}, but all boxes "
+        "in the first rows are inside if their first two numbers are centers: if so, give "
         f"`feature_columns='{boxes.name}:{declaration}'`"
     )
 

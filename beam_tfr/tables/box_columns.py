@@ -35,7 +35,7 @@ from beam_tfr.tables.box_shares import guess_form, join_sides
 from beam_tfr.tables.coordinates import names_boxes
 from beam_tfr.tables.formats import format_of, read_first_rows
 
-_FIRST_ROWS = 1_000  # rows that show whether sides are shares of the image, and splits
+_FIRST_ROWS = 1_000  # rows that show whether sides are relative, and splits
 _SPLIT_NAMES = {
     *("train", "training", "val", "valid", "validate", "validation", "dev", "test", "testing"),
     *("eval", "unassigned"),
@@ -77,15 +77,15 @@ class _Found(NamedTuple):
     def noun(self) -> str:
         """A phrase for the content of the table, for messages."""
         if self.objects:
-            return f"a list of objects with boxes in each row, of column {self.objects.column!r}"
+            return f"a list of objects with boxes in each row, in column {self.objects.column!r}"
         return "a row for each box"
 
     @property
     def cure(self) -> str:
         """The advice on how to keep the columns as they are."""
         if self.objects:
-            return f"`feature_columns={self.objects.column}:bytes` stores them as text"
-        return f"`feature_columns={self.boxes.sides[0]}` takes each row for itself"
+            return f"`feature_columns={self.objects.column}:bytes` stores the objects as text"
+        return f"`feature_columns={self.boxes.sides[0]}` keeps each row separate"
 
 
 def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> ImpliedOptions:
@@ -134,10 +134,10 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
     xs = json.dumps(corners["x"])
     raise table_error(
         path,
-        f"columns {join_names([*corners['x'], *corners['y']])} are the corners of quadrangles, of "
-        "which only the boxes around them can be stored: write these; with pandas: "
-        f'table["xmin"] = table[{xs}].min(axis=1), table["xmax"] = table[{xs}].max(axis=1), and so '
-        f"for y; `feature_columns={corners['x'][0]}` stores columns as numbers, of each row",
+        f"columns {join_names([*corners['x'], *corners['y']])} are the corners of quadrangles, but "
+        "only the boxes around these can be stored: write the boxes; with pandas: "
+        f'table["xmin"] = table[{xs}].min(axis=1), table["xmax"] = table[{xs}].max(axis=1), and '
+        f"likewise for y; `feature_columns={corners['x'][0]}` stores columns as a number per row",
     )
 
 
@@ -183,13 +183,13 @@ def _warn_of_possible_boxes(
         declaration = f"{shown}:bbox[xywh]"
     if shown:
         file = find_name(FILES, by_plain_name(columns))
-        images = "`uri_column=` names that of the images"
+        images = "`uri_column=` names the column of images"
         if file:
             images = f"`uri_column={file}` reads the images"
         yield (
-            f"{path} has columns that look like boxes, {shown}, but each row is a record without "
-            f"its image: {images}, and `feature_columns='{declaration}'` stores the boxes, if they "
-            "have this form"
+            f"{path} has columns that look like boxes, {shown}, but each row becomes a record "
+            f"without its image: {images}, and `feature_columns='{declaration}'` stores the boxes "
+            "if this is their form"
         )
 
 
@@ -257,12 +257,12 @@ def _set_implied(
     texts.append(f"`feature_columns={box}:{implied['feature_columns'][box]}`")
     others = ""
     if not options.label_column and "label_column" not in selected:
-        others = "; boxes have no class, unless `label_column=` names its column"
+        others = "; boxes have no classes unless `label_column=` names their column"
     if SOURCE_WIDTH in implied["feature_columns"]:
-        others += "; its sizes are compared with those of the images"
+        others += "; sizes in the table are compared with those of the images"
     cure = found.cure
     if options.are_rows:
-        cure = "`encoding=row` takes each row for itself"
+        cure = "`encoding=row` makes each row a record"
     if options.has_implied_encoding:
         selected["encoding"] = ""  # that of images
     warnings = [
@@ -298,7 +298,7 @@ def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> 
     if options.are_rows:
         return True
     if objects and options.label_column.partition(".")[0] not in ("", objects):
-        return False  # of the image
+        return False  # the label is that of the image
     return {objects, *found.boxes.sides}.isdisjoint(options.feature_columns or {})
 
 

@@ -28,7 +28,7 @@ _CORNERS = (
 _CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
 _STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
 _SIZES = (("w", "h"), ("width", "height"), ("dx", "dy"))
-# Like CelebA's x_1, these may be a point beside the size of its image.
+# Like CelebA's x_1, these may be a point next to the size of its image.
 _POINTS = (("x", "y"), ("x1", "y1"), ("x0", "y0"))
 
 _Sides = tuple[str, tuple[str, ...]]  # format and names of four columns
@@ -46,8 +46,8 @@ def _list_sides() -> Iterator[_Sides]:
         yield "center_xywh", (*center, *size)
 
 
-_SIDES = (*_list_sides(),)  # the first that a table has are taken
-# More sides, for columns with `bbox_` before their names, as in exports of makesense.ai.
+_SIDES = (*_list_sides(),)  # the first that a table has are used
+# More sides, for columns with the prefix `bbox_`, as in exports from makesense.ai.
 _MARKED_SIDES = tuple(("xywh", (*point, "width", "height")) for point in _POINTS)
 FILES = (
     *("filename", "file", "filepath", "path", "image", "imagepath", "imagefile", "imagename"),

@@ -23,11 +23,11 @@ from beam_tfr.tables.box_names import (
 )
 from beam_tfr.tables.formats import list_fields, read_first_rows
 
-_FIRST_ROWS = 1_000  # rows in which fields are looked for
-_FEW_ROWS = 100  # rows whose cells are looked at
-_MOST_OBJECTS = 20  # objects with sides; their cells are read for each one
+_FIRST_ROWS = 1_000  # rows that are searched for fields
+_FEW_ROWS = 100  # rows whose cells are examined
+_MOST_OBJECTS = 20  # objects with sides whose cells are examined
 CLASS_FIELDS = (*CLASSES, "displayname", "tag", "name")
-OF_PERCENT = "original_width"  # beside sides in percent, as in Label Studio
+OF_PERCENT = "original_width"  # next to sides in percent, as in Label Studio
 SHAPES_OF_PERCENT = re.compile(rf"\A\s*\[\s*{{.*['\"]{OF_PERCENT}['\"]", re.DOTALL)  # as text
 _CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
 
@@ -79,7 +79,7 @@ def describe_class_map(path: str, label: str, names: str) -> str:
     folder, _, name = path.rpartition("/")
     named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never overwrite the table itself
     return (
-        f"classes of {label} are numbers, whose names are in {names}: jq -c "
+        f"classes in {label} are numbers, and their names are in {names}: jq -c "
         f"'{write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
         f"{shlex.quote(named)} writes a table with these names"
     )

@@ -9,8 +9,8 @@ from beam_tfr.features.box_formats import RELATIVE, to_corners
 from beam_tfr.features.cells import members_of, split_boxes, to_finite
 
 _FIRST_CELLS = 1_000
-_TOLERANCE = 0.01  # share by which boxes may extend beyond their image
-Quad = list[float]  # of a box
+_TOLERANCE = 0.01  # fraction of the image size by which boxes may extend beyond the image
+Quad = list[float]  # the four numbers of a box
 
 
 def guess_form(form: str, boxes: Sequence[Quad]) -> str:

@@ -25,8 +25,9 @@ def warn_of_class_orders(content: TableContent) -> Iterator[str]:
         difference = _describe_difference(names, others)
         if difference:
             yield (
-                f"{path} does not number its classes as {first}, whose numbers are the ids: "
-                f"{difference}; `classes=`, a file with a class on each line, decides them"
+                f"{path} does not number its classes like {first}, whose numbers become the ids: "
+                f"{difference}; to choose the ids, give `classes=`, a file with a class on each "
+                "line"
             )
             return
 
@@ -54,11 +55,11 @@ def _describe_difference(names: Sequence[str], others: Sequence[str]) -> str:
     if not names and not others:
         return ""
     if not names or not others:
-        place = "there" if names else "in that one"
-        return f"classes have no names {place}, so that labels are taken as they are"
+        place = "former" if names else "latter"
+        return f"the {place} has no names of classes, so labels are used as they are"
     number_of = {name: number for number, name in enumerate(names)}
     for number, name in enumerate(others):
         if number_of.get(name) != number:
-            place = f"{number_of[name]} in that one" if name in number_of else "missing in that one"
-            return f"class {name!r:.60} is {number} there, and {place}"
+            other = f"{number_of[name]}" if name in number_of else "missing"
+            return f"class {name!r:.60} is {number} in the former, and {other} in the latter"
     return ""

@@ -22,8 +22,8 @@ from beam_tfr.tables.samples import EXTENSIONS
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 
 SPLIT = "image/split"  # the column of a dataset with the split
-# Columns of TFRecords and tars with images, their classes, and their boxes' classes; of each, the
-# first one present is taken.
+# Columns of TFRecords and tars with images, their classes, and their boxes' classes; of each kind,
+# the first one present is used.
 _IMAGES = (ENCODED, *EXTENSIONS)
 # The name of another column that may hold images, such as image_raw.
 _LIKELY = re.compile(
@@ -33,8 +33,8 @@ _LIKELY = re.compile(
 _LABELS = (TEXT, LABEL, "class", "cls", "label")
 _OBJECT_LABELS = (OBJECT_TEXT, OBJECT_LABEL)
 _CLASS = "class"
-_MASK_VALUES = ["pixelvalue", "class"]  # columns of Roboflow's _classes.csv, as `letters_of` spells
-_EXPORTED = {"key", "split", "boxes"}  # of an export with boxes: see `exports`
+_MASK_VALUES = ["pixelvalue", "class"]  # columns of Roboflow's _classes.csv, by `letters_of`
+_EXPORTED = {"key", "split", "boxes"}  # columns of an export with boxes; see `exports`
 
 
 class TableContent(NamedTuple):
@@ -140,9 +140,9 @@ def _imply_images(
         likely = next(filter(_LIKELY.fullmatch, columns), "photo")
         raise table_error(
             files[0],
-            f"there is no column of images that is known: {', '.join(_IMAGES)}; "
-            f"there are: {list_columns(columns)}; name it, such as `uri_column={likely}`, "
-            "or give `encoding=row` if its rows become the records"
+            f"no column has a known name for images ({', '.join(_IMAGES)}); the columns are: "
+            f"{list_columns(columns)}; name the column of images, such as `uri_column={likely}`, "
+            "or give `encoding=row` if rows become the records"
             f"{describe_columns(files[0])}",
         )
     implied: dict[str, Any] = {"uri_column": image, **_imply_labels(options, columns)}
@@ -181,8 +181,8 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
         export = describe_labelbox(columns, in_lines=True)
     if isinstance(table_format, Delimited) and [*map(letters_of, columns)] == _MASK_VALUES:
         export = (
-            "names the values of masks, and no images: `description=` may keep it with the "
-            "dataset, `encoding=row` makes records of its rows"
+            "names the values of masks, not images: `description=` can keep it with the dataset, "
+            "and `encoding=row` makes its rows records"
         )
     if export:
         raise table_error(path, export)

@@ -82,7 +82,7 @@ class DatasetRows:
             key = _to_text(*values[self._names.key])
             cells = self._value_cells(values)
         except (LookupError, TypeError, ValueError):
-            problem = f"its record in {file} is damaged, or does not fit the manifest"
+            problem = f"its record in {file} is damaged, or does not match the manifest"
         generation = self._lookup.generation(self._part)
         for name, feature in self._image_features.items():
             size = row[self._contents[feature].name]

@@ -92,11 +92,11 @@ def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]
     is_lossy = {dataset.options["encoding"], options.encoding} <= {"jpeg", "webp", "keep"}
     if is_lossy and (options.encoding, options.resize) != ("keep", "none"):
         yield (
-            "the images of this dataset are encoded a second time: JPEG and WebP lose some "
-            "detail again"
+            "the images in this dataset are encoded a second time, which loses some more detail "
+            "in JPEG and WebP"
         )
     for noun in dataset.feature_kinds.left_out:
-        yield f"the {noun} of this dataset are left out"
+        yield f"the {noun} in this dataset are left out"
 
 
 @functools.lru_cache(maxsize=2)

@@ -33,8 +33,8 @@ from beam_tfr.tables.several_classes import find_presence_column
 from beam_tfr.tables.suggested_roles import suggest_roles
 from beam_tfr.tables.unused.boxes import cure_box_field
 
-FIELD_ROWS = 10_000  # first rows in which fields of objects are looked for
-_CHOICE = "or name the columns that become features"
+FIELD_ROWS = 10_000  # first rows that are searched for fields of objects
+_CHOICE = "or choose the columns that become features"
 
 
 def takes_all(options: ConvertOptions) -> bool:
@@ -127,12 +127,12 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
         _check_present(content, columns)
     except UsageError:
         if isinstance(format_of(path), ObjectFormat):
-            next(read_rows(path, ()), None)  # its error says more if the file is of another kind
+            next(read_rows(path, ()), None)  # its error is clearer if the file is of another kind
         raise
     if len(declarations) + len(_reserved_names(content.options)) > MAX_FEATURES:
         raise table_error(
             path,
-            f"{len(declarations):,} columns would become features, and readers take "
+            f"{len(declarations):,} columns would become features, but readers accept "
             f"{MAX_FEATURES:,}; choose fewer with `feature_columns=`",
         )
     if "" in declarations:
@@ -177,7 +177,7 @@ def _check_names(content: TableContent, names: Iterable[str]) -> None:
         cure = "rename the column"
         if not options.uri_column:
             cure += f", or, if it names images, give `uri_column={name}`"
-        problem = f"records or readers have a feature of this name; {cure}"
+        problem = f"records or readers already have a feature with this name; {cure}"
         if name in (options.feature_columns or ()):
             raise UsageError(problem, option="feature_columns", value=name)
         raise table_error(content.files[0], f"column {name!r}: {problem}")
@@ -190,7 +190,7 @@ def _reserved_names(options: ConvertOptions) -> set[str]:
     )
     reserved = {*READER_KEYS, *features.fixed}
     if features.boxes:
-        reserved -= {*SOURCE_SIDES}  # a table may have columns of these
+        reserved -= {*SOURCE_SIDES}  # a table may have columns with these names
     for kind in features.kinds:
         reserved |= kind.reserved
     return reserved
@@ -282,7 +282,7 @@ def _parse_or_infer(
         boxes = cure_box_field(content, [name])
         raise table_error(
             path,
-            f"column {name!r} {error} in the first rows, which cannot be a feature; "
+            f"column {name!r} {error} in the first rows, so it cannot be a feature; "
             f"{_suggest_images(content)}{boxes and f'{boxes}; '}"
             f"`feature_columns='{others}{name}:bytes'` stores it as text; {_CHOICE}",
         ) from None
@@ -298,8 +298,8 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
     """
     if "%" in str(problem):
         return (
-            "; write shares of 1 in place of percents, of which boxes are bbox[rel_xyxy] and "
-            "so on; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
+            "; write fractions of 1 instead of percentages, for boxes as bbox[rel_xyxy] or the "
+            "like; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
         )
     if _is_bad(cell) or isinstance(problem, UntypedCellError):
         return ""
@@ -313,7 +313,7 @@ def _suggest_images(content: TableContent) -> str:
     """Suggests options for rows that describe images; empty if images are already named."""
     if content.options.uri_column:
         return ""
-    roles = suggest_roles(content) or "`uri_column=` with the name of the column of their paths"
+    roles = suggest_roles(content) or "`uri_column=` with the column of their paths"
     return f"if rows are about images, give {roles}; "
 
 

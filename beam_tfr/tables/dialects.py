@@ -16,18 +16,18 @@ from typing import NamedTuple, Self
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.tables.headers import IMAGE, SPLIT_WORDS, find_values, guess_names
 
-PEEKED_BYTES = 64 << 10  # 64 KiB, which show the dialect
+PEEKED_BYTES = 64 << 10  # 64 KiB, from which the dialect is found
 _PEEKED_ROWS = 50
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
-# The line in which Excel names the delimiter.
+# The line on which Excel names the delimiter.
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']+'")
 _ZIP = b"PK\x03\x04"
 _COMMENT = "#"
-# The beginning of a file that is no table -> its kind.
+# The beginning of a file that is not a table -> what it is.
 _NO_TABLES = {
-    "<(?:!doctype|html|[?]xml)": "is a page of HTML or XML, not a table",
-    "version https://git-lfs": "is a pointer of Git LFS, not the table; git lfs pull gets it",
+    "<(?:!doctype|html|[?]xml)": "is an HTML or XML page, not a table",
+    "version https://git-lfs": "is a Git LFS pointer, not the table; git lfs pull gets the table",
 }
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
@@ -112,12 +112,12 @@ def _describe_cells(dialect: Dialect, rows: Sequence[Sequence[str]]) -> Iterator
     if dialect.quote == "'":
         yield "its cells are in single quotes"
     if dialect.has_spaces:
-        yield "spaces around its cells, such as a space after the comma, are left out"
+        yield "spaces around its cells, such as a space after the comma, are ignored"
     if dialect.decimal_commas:
         names = ", ".join(rows[0][number] for number in sorted(dialect.decimal_commas))
-        yield f"commas in the numbers of these columns are decimal points: {names}"
+        yield f"commas in numbers are decimal points in these columns: {names}"
     if dialect.header:
-        yield "it has no header, but the columns of AutoML: set, path, label and boxes"
+        yield "it has no header; its columns are those of AutoML: set, path, label and boxes"
     else:
         yield from _doubt_header(rows, dialect.delimiter)
 
@@ -145,7 +145,7 @@ def _check_text(start: bytes) -> None:
         ValueError: the file is not text.
     """
     if start.startswith(_ZIP):
-        raise ValueError("is a zip, such as a workbook of Excel has; save the table as CSV")
+        raise ValueError("is a zip file, such as an Excel workbook; save the table as CSV")
     header = start.partition(b"\n")[0]
     is_marked = header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if b"\0" in header and not is_marked:
@@ -163,7 +163,7 @@ def _split_lines(start: bytes) -> _Start:
     line_end = "\r" if "\r" in text and "\n" not in text else "\n"
     lines = text.split(line_end)
     if len(start) >= PEEKED_BYTES and len(lines) > 1:
-        lines.pop()  # the last line may be cut
+        lines.pop()  # the last line may be cut off
     return _Start(line_end, [line.rstrip("\r") for line in lines])
 
 
@@ -246,7 +246,7 @@ def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     names = " or ".join(DELIMITERS[other.delimiter] for other in dividing)
     raise ValueError(
         f"its header {header!r:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
-        f"rows have as many cells; save the table with {DELIMITERS[delimiter]} between columns"
+        f"rows divide evenly; save the table with {DELIMITERS[delimiter]} between columns"
     )
 
 
@@ -310,7 +310,7 @@ def _describe_start(begin: _Start, skipped: int, named_delimiter: str) -> list[s
     if named_delimiter:
         notes.append(f"its first line, {skipped_lines[0].strip()}, names the delimiter")
     elif skipped_lines:
-        notes.append(f"lines before its header are left out: {skipped_lines[0]!r:.60}")
+        notes.append(f"lines before its header are skipped: {skipped_lines[0]!r:.60}")
     return notes
 
 
@@ -331,7 +331,8 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
         yield f"its first line, {joined!r:.60}, names the columns; remove it if it is a comment"
     for mark, name in DELIMITERS.items():
         if mark != delimiter and joined.count(mark) >= len(header):
-            yield f"it is read with {DELIMITERS.get(delimiter, delimiter)}; its header has {name}"
+            expected = DELIMITERS.get(delimiter, delimiter)
+            yield f"its columns are separated by {expected}, but its header also has {name}"
     if any(map(_DECIMAL.fullmatch, header)) or find_values(header, rows[1:]):
         names = ",".join(guess_names(header, rows[1:]))
         yield (
