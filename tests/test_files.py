@@ -144,10 +144,10 @@ HUGE = (1 << 62, 1 << 62)
         (
             npy(np.array([Dangerous()], object), allow_pickle=True),
             "not-an-array",
-            "values of the type object",
+            "cannot have the type object",
         ),
-        (npy(np.array(["2020"], "M8[D]")), "not-an-array", "values of the type datetime64[D]"),
-        (npy(np.zeros(2, [("a", "i4")])), "not-an-array", "values of the type [('a', '<i4')]"),
+        (npy(np.array(["2020"], "M8[D]")), "not-an-array", "cannot have the type datetime64[D]"),
+        (npy(np.zeros(2, [("a", "i4")])), "not-an-array", "cannot have the type [('a', '<i4')]"),
         (
             with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {HUGE}}}"),
             "damaged-array",
@@ -183,7 +183,7 @@ HUGE = (1 << 62, 1 << 62)
         (
             with_header("{'descr': '|S0', 'fortran_order': False, 'shape': (1000000000000,)}"),
             "not-an-array",
-            "texts",
+            "strings",
         ),
         (
             with_header("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", b"\2"),
@@ -211,13 +211,13 @@ HUGE = (1 << 62, 1 << 62)
         (
             with_header("{'descr': '<T', 'fortran_order': False, 'shape': (1,)}", bytes(16)),
             "not-an-array",
-            "values of the type StringDType",
+            "cannot have the type StringDType",
         ),
         (b"\x93NUMPY\x01\x00\xff\xff{", "damaged-array", "its header: EOF"),
         (
             npy(np.zeros(MAX_TEXTS + 1, "S1")),
             "not-an-array",
-            "texts of 1 bytes, more than allowed",
+            "strings of 1 bytes, more than allowed",
         ),
     ],
 )

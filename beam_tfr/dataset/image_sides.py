@@ -45,7 +45,8 @@ def _count_by_pillow(data: bytes) -> int:
         with PillowImage.open(io.BytesIO(data), formats=["JPEG"]) as image:
             return image.width * image.height
     except Exception as error:  # Pillow raises many
-        raise ValueError(f"the image cannot be decoded as jpeg: {error}") from error
+        problem = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the image cannot be decoded as jpeg: {problem}") from error
 
 
 def _count_png(data: bytes) -> int:
