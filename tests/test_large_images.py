@@ -32,9 +32,7 @@ def test_what_is_said_is_what_is_tested() -> None:
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     said = f"{MOST_MEMORY // 1_000_000} MB and {LONGEST_S:g} s"
     assert said in " ".join(text.split())
-    assert {3: "three times the size of the encoded"}[ENCODED_COPIES] in " ".join(
-        text.split()
-    )
+    assert {3: "three times the size of the encoded"}[ENCODED_COPIES] in " ".join(text.split())
 
 
 REFUSED: dict[str, tuple[tuple[int, int], dict[str, Any], str]] = {
