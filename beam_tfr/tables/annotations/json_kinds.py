@@ -10,6 +10,7 @@ import msgspec
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.annotations import labelbox
 from beam_tfr.tables.annotations.other_objects import describe_other_case
+from beam_tfr.tables.annotations.row_lists import describe_row_lists
 
 _BEGIN_BYTES = 4 << 10  # of a long file; they hold its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
@@ -132,6 +133,12 @@ _KINDS = (
         "'to_entries[] | {path: .key, objects: .value}' a.json > a.jsonl",
     ),
     _Kind(
+        frozenset({"names of images", "lists as values"}),
+        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "'to_entries[] | {path: .key, box: .value}' a.json > a.jsonl, and give `uri_column=path` "
+        "and, for boxes of left, top, right and bottom, `feature_columns=box:bbox[xyxy]`",
+    ),
+    _Kind(
         frozenset({"names of images"}),
         "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
         "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
@@ -208,6 +215,11 @@ _KINDS = (
         f"is an array of lists, without names of columns; {_WRITE_LINES}",
     ),
     _Kind(
+        frozenset({"[] of texts"}),
+        "is an array of texts; if these are names of images, write an object for each in a line, "
+        "as .jsonl: jq -c '.[] | {path: .}' a.json > a.jsonl, and give `uri_column=path`",
+    ),
+    _Kind(
         frozenset({"[] without annotations"}),
         "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
     ),
@@ -228,8 +240,10 @@ def describe_kind(data: bytes) -> str:
         export = labelbox.describe_labelbox(_keys_of(content[0]), in_lines=False)
         if export:
             return export
-    other_case = describe_other_case(content) if isinstance(content, dict) else ""
-    return other_case or _describe_marks({*_find_marks(content)})
+    if isinstance(content, list):
+        return _describe_marks({*_find_marks(content)})
+    other_case = describe_other_case(content)
+    return other_case or _describe_marks({*_find_marks(content)}) or describe_row_lists(content)
 
 
 def describe_begin(begin: bytes) -> str:
@@ -289,6 +303,8 @@ def _find_marks_of_list(content: Sequence[msgspec.Raw]) -> Iterator[str]:
         yield "[] without annotations"
     if content and not keys and _begins(content[0], b"["):
         yield "[] of lists"
+    if content and _begins(content[0], b'"'):
+        yield "[] of texts"
 
 
 def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
@@ -300,6 +316,8 @@ def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
     members = _decode_list(value)
     if members and _keys_of(members[0]):
         yield "objects as values"
+    if members and _begins(members[0], b"["):
+        yield "lists as values"
 
 
 def _begins(data: msgspec.Raw | None, mark: bytes) -> bool:

@@ -1,0 +1,227 @@
+"""Describes JSON with rows in lists below keys, and the jq command that writes them as JSON Lines.
+
+{"data": [{"image": "1.jpg", "label": "cat"}]}    {"train": [{"image": …}], "test": [{"image": …}]}
+{"cat": ["1.jpg"], "dog": ["2.jpg"]}              {"image": ["1.jpg"], "label": ["cat"]}
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from beam_tfr.layouts.split_names import are_splits
+from beam_tfr.schema.differences import join_names
+from beam_tfr.schema.extensions import has_image_name
+
+_PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_IMAGE_COLUMN = re.compile(r"(?i)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
+_LABEL_COLUMN = re.compile("(?i)(?:label|class|category)s?(?:_?names?)?")
+_AS_LINES = "write an object for each row in a line, as .jsonl"
+_OF_COCO = frozenset({"images", "annotations"})
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Values = Mapping[str, msgspec.Raw]
+
+
+class _List(NamedTuple):
+    """A list that is not empty.
+
+    Attributes:
+        length: how many members it has.
+        first: its first member.
+    """
+
+    length: int
+    first: Any
+
+
+def describe_row_lists(content: _Values) -> str:
+    """Says how to make rows of a JSON object; empty if the object may be COCO.
+
+    Args:
+        content: key -> value.
+    """
+    if _may_be_coco(content):
+        return ""
+    parts = _find_parts(content)
+    if parts:
+        return _describe_parts(parts)
+    lists = _find_lists(content)
+    rows = {key: found.first for key, found in lists.items() if isinstance(found.first, dict)}
+    if rows:
+        return _describe_rows(rows, are_all=rows.keys() == content.keys())
+    problem = ""
+    if lists.keys() == content.keys():
+        problem = _describe_columns(lists) or _describe_paths(lists)
+    if problem or "images" in content:
+        return problem
+    return "has other content; write an object for each image in a line, as .jsonl"
+
+
+def _may_be_coco(content: _Values) -> bool:
+    """Whether an object has images as in COCO, with or without objects and classes."""
+    if "images" not in content:
+        return False
+    has_others = not {"annotations", "categories"}.isdisjoint(content)
+    images = _find_lists({"images": content["images"]}).get("images")
+    if images is None or has_others:
+        return True
+    return isinstance(images.first, dict) and not {"id", "file_name"}.isdisjoint(images.first)
+
+
+def _find_parts(content: _Values) -> list[str]:
+    """Returns the keys of values that are files of COCO by themselves, such as those of splits."""
+    parts = list[str]()
+    for key, value in content.items():
+        try:
+            members = _OBJECT.decode(value)
+        except msgspec.ValidationError:
+            continue
+        if _OF_COCO.issubset(members):
+            parts.append(key)
+    return parts
+
+
+def _find_lists(content: _Values) -> dict[str, _List]:
+    """Returns the lists among the values, but for empty ones."""
+    lists = dict[str, _List]()
+    for key, value in content.items():
+        try:
+            members = _LIST.decode(value)
+        except msgspec.ValidationError:
+            continue
+        if members:
+            lists[key] = _List(len(members), msgspec.json.decode(members[0]))
+    return lists
+
+
+def _describe_parts(parts: Iterable[str]) -> str:
+    """Returns the message about several files of COCO in one.
+
+    Args:
+        parts: the keys of these.
+    """
+    commands = [_write_command(_access(key), f"{key}.json", flags="") for key in parts]
+    return f"holds several files of COCO; write each to its own file: {', '.join(commands)}"
+
+
+def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> str:
+    """Returns the message about lists of objects.
+
+    Args:
+        rows: key -> the first object in its list.
+        are_all: whether these lists are all that the file holds.
+    """
+    with_images = {key: row for key, row in rows.items() if _find_image_column(row)}
+    if not with_images and len(rows) == 1:
+        return _describe_objects(*rows)
+    chosen = with_images or rows
+    options = _suggest_options(next(iter(chosen.values())))
+    if len(chosen) == 1:
+        (key,) = chosen
+        return f"has rows in {key!r}; {_write_rows(f'{_access(key)}[]', options)}"
+    role = "split" if are_splits({*chosen}) else "label"
+    begin = "" if are_all and chosen.keys() == rows.keys() else f"{_select(chosen)} | "
+    options[f"{role}_column"] = role
+    code = f"{begin}to_entries[] | .key as $key | .value[] | . + {{{role}: $key}}"
+    return f"has rows in {join_names([*chosen])}; {_write_rows(code, options)}"
+
+
+def _describe_objects(key: str) -> str:
+    """Returns the message about a list of objects that name no image.
+
+    Args:
+        key: the key of the list.
+    """
+    rows = _write_command(f"{_access(key)}[]", "a.jsonl")
+    name = '(input_filename | split("/")[-1] | sub("[.]json$"; ""))'
+    code = shlex.quote(f"{{image: {name}, objects: {_access(key)}}}")
+    return (
+        f"has objects in {key!r}, which name no image; if these are rows of a table, {rows} writes "
+        f"them; if each file is about the image of the same name, jq -c {code} *.json > "
+        "a.jsonl writes a row for each image, for `uri_column=image`"
+    )
+
+
+def _describe_columns(lists: Mapping[str, _List]) -> str:
+    """Returns the message about columns as lists; empty for other lists.
+
+    Args:
+        lists: key -> a list, for all keys of the file.
+    """
+    row = {key: found.first for key, found in lists.items()}
+    column = _find_image_column(row)
+    if len({found.length for found in lists.values()}) > 1 or not column:
+        return ""
+    are_all_images = all(isinstance(cell, str) and has_image_name(cell) for cell in row.values())
+    if are_all_images and not _IMAGE_COLUMN.fullmatch(column):
+        return ""
+    code = f". as $all | range({_access(column)} | length) as $i | $all | map_values(.[$i])"
+    return f"has a list for each column; {_write_rows(code, _suggest_options(row))}"
+
+
+def _describe_paths(lists: Mapping[str, _List]) -> str:
+    """Returns the message about the names of images by class or split; empty for other lists.
+
+    Args:
+        lists: key -> a list, for all keys of the file.
+    """
+    if not all(isinstance(found.first, str) for found in lists.values()):
+        return ""
+    role = "split" if are_splits({*lists}) else "label"
+    code = f"to_entries[] | .key as $key | .value[] | {{path: ., {role}: $key}}"
+    options = {"uri_column": "path", f"{role}_column": role}
+    return f"has lists of names below {join_names([*lists])}; {_write_rows(code, options)}"
+
+
+def _find_image_column(row: Mapping[str, Any]) -> str:
+    """Returns the first column with the name of an image, or named so; empty if there is none."""
+    texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
+    for key, cell in texts.items():
+        if has_image_name(cell):
+            return key
+    return next(filter(_IMAGE_COLUMN.fullmatch, texts), "")
+
+
+def _suggest_options(row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the options that name the columns of images and classes.
+
+    Args:
+        row: the first row.
+    """
+    options = dict[str, str]()
+    column = _find_image_column(row)
+    if column:
+        options["uri_column"] = column
+    label = next(filter(_LABEL_COLUMN.fullmatch, row), "")
+    if label and isinstance(row[label], (str, int)):
+        options["label_column"] = label
+    return options
+
+
+def _write_rows(code: str, options: Mapping[str, str]) -> str:
+    """Returns the command that writes rows, and options for them.
+
+    Args:
+        code: the filter of jq.
+        options: option -> value.
+    """
+    given = " and ".join(f"`{name}={shlex.quote(value)}`" for name, value in options.items())
+    return f"{_AS_LINES}: {_write_command(code, 'a.jsonl')}{given and f', and give {given}'}"
+
+
+def _write_command(code: str, output: str, flags: str = " -c") -> str:
+    return f"jq{flags} {shlex.quote(code)} a.json > {shlex.quote(output)}"
+
+
+def _access(key: str) -> str:
+    """Returns the filter of jq for the value of a key."""
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f".[{json.dumps(key)}]"
+
+
+def _select(keys: Iterable[str]) -> str:
+    """Returns the filter of jq for an object with some keys alone."""
+    return f"{{{', '.join(json.dumps(key) for key in keys)}}}"
