@@ -18,10 +18,13 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.tables.dialects import Dialect
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import read_columns, read_rows
 from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.quoted_rows import find_quoted_rows
 from tests.conftest import Run
+from tests.cpu_limit import bounded_cpu
 from tests.table_rows import as_csv, records_of
 
 Command = Callable[..., Run]
@@ -241,6 +244,12 @@ def test_neighboring_rows_in_a_cell_are_one_reject(
         eval(cure.replace("FILE", "table"), {"read_csv": pandas.read_csv, "table": table})
     sound = [*read_rows(str(tmp_path / "sound.csv"), columns)]
     assert [cells for _, cells in sound] == rows[1:]
+
+
+def test_many_cells_of_two_lines_take_linear_time() -> None:
+    num_cells = 200_000
+    with bounded_cpu():
+        assert find_quoted_rows(["\n"] * num_cells, num_cells, Dialect(",")) is None
 
 
 def test_ids_without_numbers_are_rows_between_tabs(tmp_path: Path) -> None:

@@ -88,10 +88,12 @@ def _joins_two_rows(
         lines: these lines.
         dialect: the dialect of the table.
     """
+    num_after = lines[0].count(dialect.delimiter)
+    num_before = lines[1].count(dialect.delimiter)
+    if (num_before, num_after) != (place, len(cells) - place - 1):
+        return False
     upper = [*cells[:place], *lines[0].split(dialect.delimiter)]
     lower = [*lines[1].split(dialect.delimiter), *cells[place + 1 :]]
-    if not len(upper) == len(lower) == len(cells):
-        return False
     del upper[place]
     del lower[place]
     if dialect.delimiter not in _IN_PROSE:
