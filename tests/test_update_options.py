@@ -635,6 +635,18 @@ def test_an_input_of_new_images_alone_removes_nothing(
     assert done.counts["written"] == 5
 
 
+@pytest.mark.parametrize("changes", [{"splits": "train=0.9,test=0.1"}, {"folds": 3}], ids=str)
+def test_new_images_alone_that_leave_a_split_empty_are_too_few(
+    place: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    paint(tmp_path / "new" / "cat" / "new.jpg", 90)
+    new = {"input": f"{tmp_path}/new/**", **changes}
+    with pytest.raises(DataError, match=r"at least 17 of the 18 records.*the whole input"):
+        update(place / "d", **new)
+    with pytest.raises(UsageError, match="none of the 1 images falls into"):
+        update(place / "d", **new, max_removed=1.0)
+
+
 @pytest.mark.parametrize("limit", [9, 3])
 def test_a_limit_may_remove_images(place: Path, limit: int) -> None:
     done = update(place / "d", input=f"{place}/photos/**", max_rejects=1, limit=limit)

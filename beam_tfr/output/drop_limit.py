@@ -7,6 +7,8 @@ from beam_tfr.output.rejects import count_allowed
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.plan import Plan
 
+_NEEDS_ALL = "An update needs the whole input, old and new images"
+
 
 class DropLimit(NamedTuple):
     """How many images an update may drop from a dataset.
@@ -41,6 +43,25 @@ class DropLimit(NamedTuple):
             raise DataError(f"nothing is published: {excess}")
         return plan
 
+    def check_total(self, total: int) -> None:
+        """Checks that an input that cannot be planned does not lack too many images anyway.
+
+        Args:
+            total: number of images in the input.
+
+        Raises:
+            DataError: the update would drop more images than allowed.
+        """
+        least_dropped = self.images - total
+        if self._allows(least_dropped, total):
+            return
+        raise DataError(
+            f"nothing is published: the update would remove at least {least_dropped:,} of the "
+            f"{self.images:,} records in {self.folder}, because its input has only {total:,}; "
+            f"{self._describe_allowed()}. {_NEEDS_ALL}: specify all of it, or, to remove records, "
+            "`max_removed=1.0`"
+        )
+
     def describe_excess(self, dropped: int, plan: Plan) -> str:
         """Describes an update that would drop too many images; empty otherwise.
 
@@ -48,11 +69,9 @@ class DropLimit(NamedTuple):
             dropped: how many of the dataset's images the update would drop.
             plan: the plan of the update, or of a conversion of its input.
         """
-        allowed = count_allowed(self.max_removed, self.images)
-        is_limited = self.limit is not None and plan.matched >= self.limit
-        if dropped <= allowed or is_limited:
+        if self._allows(dropped, plan.matched):
             return ""
-        cause = "An update needs the whole input, old and new images"
+        cause = _NEEDS_ALL
         if dropped == self.images:
             cause = (
                 "No image has the same key. Keys are paths below the folder that all images "
@@ -61,7 +80,16 @@ class DropLimit(NamedTuple):
             )
         return (
             f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} in "
-            f"{self.folder}, because {plan.input_option} lacks them; "
-            f"`max_removed={self.max_removed}` allows {allowed:,}. {cause}: specify all of it in "
-            f"{plan.input_option}, or, to remove these {plan.noun}, `max_removed=1.0`"
+            f"{self.folder}, because {plan.input_option} lacks them; {self._describe_allowed()}. "
+            f"{cause}: specify all of it in {plan.input_option}, or, to remove these {plan.noun}, "
+            "`max_removed=1.0`"
         )
+
+    def _allows(self, dropped: int, matched: int) -> bool:
+        """Whether an update may drop so many images, given the number in its input."""
+        is_limited = self.limit is not None and matched >= self.limit
+        return is_limited or dropped <= count_allowed(self.max_removed, self.images)
+
+    def _describe_allowed(self) -> str:
+        allowed = count_allowed(self.max_removed, self.images)
+        return f"`max_removed={self.max_removed}` allows {allowed:,}"

@@ -22,6 +22,7 @@ from beam_tfr.planning import assignment, packing
 from beam_tfr.planning.drafts import Bucket, Draft, find_cut_buckets
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.encoded_ref import key_of
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import KnownImage, ShardWork
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo
 from beam_tfr.transforms.counting import FunctionDoFn, count
@@ -148,7 +149,7 @@ class PlanShards(beam.PTransform):
         """Makes the plan, and claims the folder for it."""
         make_survey = functools.partial(Survey, self.seed, gives_splits=self.gives_splits)
         surveyed = refs | "Survey" >> beam.CombineGlobally(CountRefs(make_survey))
-        drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft))
+        drafting = FunctionDoFn(functools.partial(_draft_plan, self.draft, self.drop_limit))
         drafted = surveyed | "Draft" >> beam.ParDo(drafting)
         keeping = beam.FlatMap(_find_near_cuts, AsSingleton(drafted))
         near_cuts = refs | "KeepNearCuts" >> keeping.with_output_types(tuple[Bucket, bytes])
@@ -167,8 +168,16 @@ class PlanShards(beam.PTransform):
         return plan | "Claim" >> claiming.with_output_types(Plan)
 
 
-def _draft_plan(draft: Callable[[Survey], Plan], survey: Survey) -> Iterator[Draft]:
-    yield find_cut_buckets(survey, draft(survey))
+def _draft_plan(
+    draft: Callable[[Survey], Plan], drop_limit: DropLimit | None, survey: Survey
+) -> Iterator[Draft]:
+    try:
+        plan = draft(survey)
+    except UsageError:
+        if drop_limit and survey.counts:  # which explains, for example, why a split is empty
+            drop_limit.check_total(survey.counts.total())
+        raise
+    yield find_cut_buckets(survey, plan)
 
 
 def _find_near_cuts(packed: bytes, draft: Draft) -> Iterator[tuple[Bucket, bytes]]:
