@@ -19,6 +19,7 @@ from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.sources import open_source
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.finding import find_content
 from tests.fake_gcs import FakeGcs
 
 FILES = {
@@ -317,7 +318,7 @@ def test_of_tables_for_splits_that_of_train_is_named_first(tmp_path: Path) -> No
         (",", ["cat"], "class"),
         (";", ["cat", "1", "2"], "value1"),
         ("\t", ["big cat", "1"], "value1"),
-        ("  ", ["NA", "1", "2", "3", "4"], "value1"),
+        ("  ", ["NA", "1", "2", "3"], "value1"),
     ],
 )
 def test_the_line_of_pandas_for_values_writes_a_table(
@@ -333,6 +334,33 @@ def test_the_line_of_pandas_for_values_writes_a_table(
     assert frame.to_numpy().tolist() == [[name, *values] for name in names]
     assert frame.columns[:2].tolist() == ["path", label]
     assert f"`label_column={label}`" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        ("a.jpg,1,2,30,25,cat", "path,xmin,ymin,xmax,ymax,class"),
+        ("a.jpg cat 1 2.5 30 25", "path,class,xmin,ymin,xmax,ymax"),
+        ("a.jpg;1;2;30;25", "path,xmin,ymin,xmax,ymax"),
+        ("a.jpg,50,60,30,25,0", "path,x,y,w,h,class"),
+        ("a.jpg,1,0,0,1", "path,value1,value2,value3,value4"),
+        ("a.jpg,0.1,0.2,0.3,0.4,cat", "path,value1,value2,value3,value4,value5"),
+        ("a.jpg,1,2,3,4,5,6,cat", "path,value1,value2,value3,value4,value5,value6,value7"),
+    ],
+)
+def test_the_line_of_pandas_for_boxes_names_their_sides(
+    row: str, names: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(f"{row}\n{row.replace('a.jpg', 'b.jpg')}\n")
+    text = describe_text(path.read_bytes())
+    command = text[text.index("read_csv(") : text.index(" writes a")]
+    exec(f"import pandas; pandas.{command}", {"FILE": str(path)})
+    assert (tmp_path / "train.csv").read_text().splitlines()[0] == names
+    options = ConvertOptions(table=(str(tmp_path / "train.csv"),), output="/o")
+    is_box = "value" not in names
+    assert bool(find_content(options).options.uri_column) == is_box
+    assert ("label_column=" in text) != is_box
 
 
 def test_values_in_lines_of_several_lengths_have_no_line_of_pandas() -> None:

@@ -1,7 +1,7 @@
 """Recognizes text files about images that no option reads, by their first lines."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from beam_tfr.schema.extensions import FORMAT_OF
 
@@ -17,6 +17,9 @@ _SEPARATORS = {
 }
 _IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
+_PLAIN_NUMBER = re.compile(rb"-?[0-9]{1,9}(?:\.[0-9]{1,20})?")
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_SIZES = ("x", "y", "w", "h")
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
 _KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
 # As in WIDER FACE: for each image 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0.
@@ -73,23 +76,63 @@ def _describe_values(begin: bytes) -> str:
     start = "names images with values"
     lines = [*filter(None, begin.removesuffix(begin.rpartition(b"\n")[2]).splitlines())]
     for separator, pattern in _SEPARATORS.items():
-        numbers = {len(pattern.split(line.strip())) for line in lines}
+        rows = [pattern.split(line.strip()) for line in lines]
+        numbers = {len(row) for row in rows}
         if len(numbers) == 1 and numbers != {1}:
-            names = _name_columns(*numbers)
+            names = _name_columns(rows)
             return (
                 f"{start}: with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
                 "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
-                "writes a table: read it with `table=`, `uri_column=path` and "
-                f"`label_column={names[1]}`"
+                f"writes a table: read it with {_list_options(names)}"
             )
     return f"{start}, but not as many in each line: write a CSV for `table=`, with a row per image"
 
 
-def _name_columns(number: int) -> list[str]:
-    """Names the columns of a text file without a header, whose first column holds paths."""
+def _list_options(names: Sequence[str]) -> str:
+    """Lists the options that read a table with columns of such names."""
+    if {*_SIZES} <= {*names}:  # these names imply the options
+        return "`table=`"
+    if {*_CORNERS} <= {*names}:
+        return (
+            "`table=`; if the last two numbers are the width and height of a box, name the four "
+            "columns x, y, w and h"
+        )
+    return f"`table=`, `uri_column=path` and `label_column={names[1]}`"
+
+
+def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
+    """Names the columns of a text file without a header, whose first column holds paths.
+
+    Args:
+        rows: the cells of each line, the same number in each.
+    """
+    number = len(rows[0])
     if number == 2:
         return ["path", "class"]
+    if number in (5, 6):
+        for place in range(1, number - 3):
+            sides = _name_sides([row[place : place + 4] for row in rows])
+            if sides:
+                names = ["path", *["class"] * (number - 5)]
+                return [*names[:place], *sides, *names[place:]]
     return ["path", *(f"value{column}" for column in range(1, number))]
+
+
+def _name_sides(boxes: Sequence[Sequence[bytes]]) -> tuple[str, ...]:
+    """Names four columns if they are boxes; empty if they are not.
+
+    Args:
+        boxes: the four cells of each line.
+    """
+    cells = [cell for box in boxes for cell in box]
+    if not all(map(_PLAIN_NUMBER.fullmatch, cells)):
+        return ()
+    numbers = [[float(cell) for cell in box] for box in boxes]
+    if all(left < right > 1 and top < bottom > 1 for left, top, right, bottom in numbers):
+        return _CORNERS
+    if all(width > 1 and height > 1 for _, _, width, height in numbers):
+        return _SIZES
+    return ()
 
 
 def has_rows(begin: bytes) -> bool:
