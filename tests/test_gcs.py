@@ -376,7 +376,7 @@ def test_listings_survive_faults_on_every_page(fake: FakeGcs) -> None:
 )
 def test_a_listing_in_another_form_is_one_error(fake: FakeGcs, listing: str) -> None:
     fake.set(listing=listing)
-    with pytest.raises(UsageError, match="not one of Cloud Storage"):
+    with pytest.raises(UsageError, match="not from Cloud Storage"):
         list(match_files([("gs://b/a/**", ())]))
 
 
