@@ -1,4 +1,4 @@
-"""Assigns references to the shards of a plan, and orders the references of each shard."""
+"""Assigns references to the shards in a plan, and orders the references in each shard."""
 
 import collections
 import functools
@@ -20,14 +20,14 @@ _PLANNED = b"\0"
 IMAGES = b"\1"  # references
 KNOWN = b"\2"  # known images
 EARLIER = b"\3"  # splits of earlier records
-WORTH_BYTES = 1024  # of the references of a shard that are packed together; fewer hardly compress
+WORTH_BYTES = 1024  # size of a shard's references from which packing them is worthwhile
 
-# Split and number of a shard -> encoded references in it, or what is known of images.
+# Split and number of a shard -> encoded references in it, or facts about known images.
 Assigned = collections.defaultdict[tuple[str, int], list[bytes]]
 
 
 def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
-    """Divides encoded references by shard, and adds their class ids."""
+    """Groups encoded references by shard, and adds their class ids."""
     assigned = Assigned(list)
     label_ids_of = functools.cache(functools.partial(_encode_label_ids, plan=plan))
     parsed = EncodedRef.parse_all(refs)
@@ -42,17 +42,17 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
-    """Returns the ids of the labels of an encoded reference; -1 for a row without a label."""
+    """Returns the label ids of an encoded reference; -1 for a row without a label."""
     label_ids = [plan.label_ids[label] if label else -1 for label in split_labels(labels)]
     return b",".join(b"%d" % label_id for label_id in label_ids)
 
 
 def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
-    """Divides known images by the shards that may hold their references.
+    """Groups known images by the shards that may hold their references.
 
     Args:
-        images: the current split of each image, empty if it may be in any; a NUL, its key, a NUL,
-            what is known about it, such as its previous split.
+        images: for each image, its current split (empty if it may be in any), a NUL, its key, a
+            NUL, and facts about it, such as its previous split.
         plan: the plan.
     """
     assigned = Assigned(list)
@@ -66,18 +66,18 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
-    """Returns the splits of the plan in which an image may be: a given one, else all."""
+    """Returns the planned splits that may hold an image: only `split`, or all if it is empty."""
     return plan.splits.keys() & {split} if split else plan.splits
 
 
 class AssignmentPacker:
     """Packs assigned references by shard before they are grouped.
 
-    This makes fewer elements, and a third of the bytes.
+    This makes fewer elements, and needs a third of the bytes.
 
     Args:
-        max_bytes: number of bytes to hold at most, and of packed references in one value; eight
-            times as many while a shard has less than `WORTH_BYTES`.
+        max_bytes: number of bytes to hold at most, and of packed references per value; eight times
+            as many while a shard has less than `WORTH_BYTES`.
         kind: the kind of packed values: `IMAGES`, `KNOWN` or `EARLIER`.
     """
 
@@ -90,7 +90,7 @@ class AssignmentPacker:
     def add(self, values: Sequence[bytes], plan: Plan) -> list[tuple[str, bytes]]:
         """Adds encoded references, or facts about known images.
 
-        Returns the packed values that are ready, often none.
+        Returns the packed values that are ready, which are often none.
         """
         assign = assign_refs if self._kind == IMAGES else assign_known_images
         assigned = assign(values, plan)
@@ -113,7 +113,7 @@ class AssignmentPacker:
 def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
     """Yields the name of each planned shard, with a value to group with its references.
 
-    So even a shard without references is not missing.
+    This ensures that shards without references are not missing.
     """
     digest = plan.digest
     recipe = plan.recipe
@@ -133,12 +133,12 @@ def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
 
 
 class OrderedShard(NamedTuple):
-    """The images of a shard.
+    """The images in a shard.
 
     Attributes:
         shard: the shard.
         refs: its encoded references, in order.
-        known_images: key -> what is known about an image.
+        known_images: key -> facts about an image.
         earlier_splits: key -> the split that held the record of an image before.
     """
 
@@ -148,7 +148,7 @@ class OrderedShard(NamedTuple):
     earlier_splits: dict[bytes, bytes]
 
     def count_moved(self) -> int:
-        """Counts the images that were in another split before."""
+        """Counts the images that have moved from another split."""
         if self.shard.split == NO_SPLIT:
             return 0
         here = self.shard.split.encode()
@@ -157,7 +157,7 @@ class OrderedShard(NamedTuple):
 
 
 def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
-    """Orders the images of a shard, given the values grouped for it.
+    """Orders the images in a shard, from the values grouped for it.
 
     Args:
         values: values in any order.
@@ -189,10 +189,10 @@ def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:
 
 
 def _check_complete(shard: Shard, refs: Sequence[bytes]) -> None:
-    """Checks that a shard has as many references as planned, and none twice.
+    """Checks that a shard has as many references as planned, and no duplicates.
 
     Raises:
-        RunError: it has more or fewer, or some twice.
+        RunError: the shard has more or fewer references, or duplicates.
     """
     different = len(set(refs))
     if not len(refs) == different == shard.total:

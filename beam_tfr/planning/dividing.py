@@ -25,11 +25,11 @@ def choose_splits(
 ) -> Iterator[bytes]:
     """Yields encoded references with their splits, in another order.
 
-    Holds about 50 bytes of memory for each reference.
+    Takes about 50 bytes of memory per reference.
 
     Args:
         refs: encoded references.
-        shares: split -> share.
+        shares: split -> fraction.
         seed: seed for the order in which a class is divided.
     """
     packs = [*packing.pack_batches(refs)]

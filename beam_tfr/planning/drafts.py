@@ -1,6 +1,6 @@
-"""Drafts a plan, then finds where in the order each shard begins.
+"""Drafts a plan, and then finds where each shard begins in the order of images.
 
-All keys are never in memory at once.
+The keys are never all in memory at once.
 """
 
 import collections
@@ -26,8 +26,8 @@ DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 # datasets are written and read in parallel too.
 FLOOR_IMAGES = 256
 FLOOR_SHARDS = 32
-_SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # of which one is given
-FRAME_BYTES = 16  # of a TFRecord: length, its CRC, CRC of the data
+_SIZE_OPTIONS = ("num_shards", "examples_per_shard", "target_shard_bytes")  # at most one is set
+FRAME_BYTES = 16  # around a TFRecord: length, its CRC, CRC of the data
 
 _LINE_OF_LIST = re.compile(rf"(?i)\t|\.(?:{'|'.join(FORMAT_OF)})[ ,;]+\S+\Z")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -43,12 +43,12 @@ Bucket = tuple[str, int]  # a split, and a bucket of its order
 
 
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
-    """Computes the number of shards of a split.
+    """Computes the number of shards for a split.
 
     It depends on the data and the options, never on the machine.
 
-    3,000 images of 15 kB are 45 MB: one shard by the target size, 12 by the floor of one shard per
-    256 images, so 12.
+    For example, 3,000 images of 15 kB are 45 MB: one shard by the target size, but 12 by the
+    minimum of one shard per 256 images, so 12.
     """
     if split == NO_SPLIT:
         return count_reject_shards(images)
@@ -70,13 +70,13 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """What is known about a plan before its input is listed.
+    """The settings of a plan that are known before its input is listed.
 
     Attributes:
-        name, suffix: of the shard files.
+        name, suffix: parts of the names of shard files.
         options: `ConvertOptions.data_options`.
         labelled: whether images have labels.
-        first: classes that have the first ids, if `options` name none.
+        first: classes that get the first ids, if `options` name none.
     """
 
     name: str
@@ -87,30 +87,30 @@ class PlanSettings:
 
     @property
     def gives_classes(self) -> bool:
-        """Whether the order of classes is given, rather than that of their names."""
+        """Whether the order of classes is specified, rather than alphabetical."""
         return bool(self.first or self.options["classes"])
 
     @property
     def allowed_classes(self) -> Sequence[str]:
-        """The only allowed classes, without their new names; empty if any class is allowed."""
+        """The only allowed classes, by their original names; empty if all classes are allowed."""
         return self.options["classes"] or ()
 
 
 def draft_plan(
     survey: Survey, record_bytes: float, settings: PlanSettings, *, codecs: Mapping[str, str]
 ) -> Plan:
-    """Makes the plan without its cuts.
+    """Builds the plan without its cuts.
 
     Args:
         survey: survey of all references.
         record_bytes: mean size of a serialized record, from the sample.
-        settings: what is known without the survey.
+        settings: the settings that do not depend on the survey.
         codecs: `codec_versions.used_versions`, on the worker that drafts.
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.
-        UsageError: no file fits `layout`, `num_shards` names a split that the data does not have, a
-            split of `splits` gets no image, or there would be more than `MOST_SHARDS`.
+        UsageError: no file matches `layout`, `num_shards` names a split that the data does not
+            have, a split in `splits` gets no image, or there would be more than `MOST_SHARDS`.
     """
     if not survey.counts:
         raise UsageError(
@@ -152,7 +152,7 @@ def _check_number(plan: Plan, record_bytes: float) -> None:
     """Checks that a plan does not have too many shards.
 
     Raises:
-        UsageError: it does.
+        UsageError: the plan has too many shards.
     """
     if plan.num_shards <= MOST_SHARDS:
         return
@@ -167,10 +167,10 @@ def _check_number(plan: Plan, record_bytes: float) -> None:
 
 
 def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
-    """Checks that the data has images, and the splits that options name.
+    """Checks that the data has images, and all splits that options name.
 
     Raises:
-        UsageError: it does not.
+        UsageError: the data has no images, or a split is missing.
     """
     splits = sorted(survey.counts.keys() - {NO_SPLIT})
     if not splits:
@@ -190,7 +190,7 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
 
 
 def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> UsageError:
-    """Builds the error for a split that has a share, but gets no image."""
+    """Builds the error for a split with a fraction that gets no image."""
     problem = (
         f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
     )
@@ -202,12 +202,12 @@ def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> Usag
 
 
 def _has_groups(options: Mapping[str, Any]) -> bool:
-    """Whether images are in groups that stay in one split."""
+    """Whether images form groups, each of which stays in one split."""
     return bool(options.get("group_column")) or "{group}" in options.get("layout", "")
 
 
 def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:
-    """Builds the error for an input in which nothing has a split."""
+    """Builds the error for an input in which no image has a split."""
     if "layout" in options:
         return _no_fitting_file(survey, options["layout"])
     return _no_usable_row(survey, options)
@@ -226,7 +226,7 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
 
 
 def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
-    """Builds the error for files that do not fit the layout."""
+    """Builds the error for files that do not match the layout."""
     if "\\" in survey.first_unfit:
         return _name_with_backslash(survey.first_unfit, layout)
     if _LINE_OF_LIST.search(survey.first_unfit):
@@ -243,7 +243,7 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
 
 
 def _describe_flat(name: str) -> str:
-    """Says what to do about files that are in no folder."""
+    """Says what to do about files outside of folders."""
     layout = suggest_layout(name)
     if not layout:
         return (
@@ -257,7 +257,7 @@ def _describe_flat(name: str) -> str:
 
 
 def _name_with_value(name: str) -> UsageError:
-    """Builds the error for files that do not fit the layout, the first being a line of a list."""
+    """Builds the error for files that do not match the layout, if the first is a line of a list."""
     return UsageError(
         f"no file fits: the first one is {name!r}, a path with values beside it, and an "
         "`input_list=` has paths alone; saved as CSV, with a first line that names each column, "
@@ -267,7 +267,7 @@ def _name_with_value(name: str) -> UsageError:
 
 
 def _name_without_image(name: str) -> UsageError:
-    """Builds the error for files that do not fit the layout, the first not named as an image."""
+    """Builds the error for files that do not match the layout, if the first is no image by name."""
     for other in OTHER_FILES:
         if other.names.search(name):
             return UsageError(f"{other.noun}, such as {name!r}, {other.cure}", option="input")
@@ -281,7 +281,7 @@ def _name_without_image(name: str) -> UsageError:
 
 
 def _name_with_backslash(name: str, layout: str) -> UsageError:
-    """Builds the error for files that do not fit the layout, the first having a backslash."""
+    """Builds the error for files that do not match the layout, if the first has a backslash."""
     return UsageError(
         f"no file fits: the first one is {name}, and a backslash separates folders on Windows "
         "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or make it anew; rename "
@@ -295,7 +295,7 @@ def _name_with_backslash(name: str, layout: str) -> UsageError:
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     """Returns the class names in the order of their ids.
 
-    They are those of `classes=` as given, or else `first` and then all others.
+    These are the `classes=` in their order if specified; otherwise `first`, followed by all others.
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.
@@ -312,12 +312,12 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     given_classes = settings.options["classes"]
     if given_classes:
         return [*dict.fromkeys(renames.get(label, label) for label in given_classes)]
-    # Other names change no id: the order is that of the names before.
+    # Renaming changes no ids: the original names determine the order.
     originals = original_names(classes - {*settings.first}, renames)
     others = sorted(originals, key=lambda label: (originals[label], label))
     are_integers = all(map(_INTEGER.fullmatch, originals.values()))
     if are_integers and settings.options.get("label_column"):
-        others.sort(key=lambda label: int(originals[label]))  # so 0 to n - 1 are their own ids
+        others.sort(key=lambda label: int(originals[label]))  # then 0 to n - 1 are their own ids
     return [*settings.first, *others]
 
 
@@ -336,7 +336,7 @@ class Draft:
     ranks: dict[Bucket, list[int]]
 
     def find_candidates(self, refs: Sequence[bytes]) -> Iterator[tuple[Bucket, bytes]]:
-        """Yields (bucket, order key) for each encoded reference in such a bucket."""
+        """Yields (bucket, order key) for each encoded reference in a bucket with cuts."""
         orders = order_keys(self.seed, map(key_of, refs))
         numbers = {number for _, number in self.ranks}
         for ref, order, number in zip(refs, orders, buckets_of(orders), strict=True):
@@ -346,12 +346,12 @@ class Draft:
                     yield bucket, order
 
     def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[bytes]:
-        """Returns the cuts in a bucket, from all its order keys in any order."""
+        """Returns the cuts in a bucket, from all of its order keys in any order."""
         ordered = sorted(orders)
         return [ordered[rank] for rank in self.ranks[bucket]]
 
     def finish_plan(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-        """Returns the plan with the cuts that were picked, given as (bucket, cuts)."""
+        """Returns the plan with its cuts, which are passed as (bucket, cuts)."""
         cuts_of_bucket = dict(picked)
         cuts = collections.defaultdict[str, list[str]](list)
         for bucket in sorted(self.ranks):
@@ -364,7 +364,7 @@ class Draft:
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
-    """Finds the buckets that contain the first image of each shard but the first."""
+    """Finds the buckets that contain the first image of each shard except the first shard."""
     ranks = collections.defaultdict[Bucket, list[int]](list)
     for split, planned in plan.splits.items():
         firsts = [planned.first_rank(number) for number in range(1, planned.num_shards)]

@@ -1,14 +1,14 @@
-"""Divides groups of images among splits by the shares of all their classes, for `stratify=`.
+"""Divides groups of images among splits by the fractions of all their classes, for `stratify=`.
 
-Groups of one kind have equal numbers of images of each class, so they are interchangeable. It is
-enough to say how many groups of each kind go to each split. One worker can do that, because it
-needs only the kinds.
+Groups of one kind have equal numbers of images of each class, so they are interchangeable, and it
+is enough to decide how many groups of each kind go to each split. One worker can do that, because
+it needs only the kinds.
 
-The method is greedy, like `StratifiedGroupKFold` of scikit-learn, and the iterative stratification
-of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011).
-Groups with a large part of a class come first. Of the splits that are short of its classes, each
-group goes to the one in which the sum over its classes of (images - share)^2 / share falls most. If
-every group has a single class, a split exceeds its share of a class by at most the size of the
+The method is greedy, like `StratifiedGroupKFold` in scikit-learn, and the iterative stratification
+by Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011).
+Groups with a large part of a class come first. Among the splits that lack images of its classes,
+each group goes to the one where the sum over its classes of (images - share)^2 / share falls most.
+If every group has a single class, a split exceeds its share of a class by at most the size of the
 largest group.
 """
 
@@ -24,12 +24,14 @@ from typing import NamedTuple, Self
 
 from beam_tfr.planning.survey import order_keys
 
-_PORTIONS = 64  # of the groups of a kind that are left: the last ones are placed one by one
+_PORTIONS = (
+    64  # into which the remaining groups of a kind are divided; the last groups are placed singly
+)
 _ORDER = b"beam_tfr kinds"
 
 
 class GroupKind(NamedTuple):
-    """The common traits of groups that are divided alike.
+    """The common traits of groups that are divided together.
 
     Attributes:
         images: (class, number of images), sorted.
@@ -40,12 +42,12 @@ class GroupKind(NamedTuple):
     splits: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """Returns the kind as text."""
+        """Returns the kind as a string."""
         return json.dumps([self.images, self.splits], separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Returns the kind that was encoded."""
+        """Returns the kind from a string made by `encode`."""
         images, splits = json.loads(text)
         return cls(tuple((name, number) for name, number in images), tuple(splits))
 
@@ -56,11 +58,11 @@ class _OpenClass:
 
     Attributes:
         images: number of all its images.
-        ideals: the share of each split in them.
-        missing: number of images that each split lacks; below 0 if it has more than its share.
+        ideals: the ideal number of its images in each split.
+        missing: number of images that each split lacks; below 0 if it has more than the ideal.
         empty: splits without the class.
         units: number of groups and single images that are not placed yet.
-        can_be_in_each: whether these were enough for a unit in each split.
+        can_be_in_each: whether `units` was once enough for all empty splits.
     """
 
     images: int
@@ -74,7 +76,7 @@ class _OpenClass:
     def begin(
         cls, images: int, *, parts: Sequence[float], present: Sequence[int], units: int
     ) -> Self:
-        """Returns the class before any group is placed, with images that splits already have."""
+        """Builds the class before any group is placed, with the images that splits already have."""
         ideals = [images * part for part in parts]
         missing = [ideal - number for ideal, number in zip(ideals, present, strict=True)]
         empty = {split for split, number in enumerate(present) if not number}
@@ -86,17 +88,17 @@ class _OpenClass:
         return self.can_be_in_each and self.units <= len(self.empty)
 
     def place(self, split: int, *, units: int, images: int) -> None:
-        """Notes that a split gets some units with so many images."""
+        """Records that a split gets some units with a total number of images."""
         self.missing[split] -= images
         self.empty.discard(split)
         self.units -= units
 
 
 class GroupDivider:
-    """Divides groups of several kinds.
+    """A divider of groups of several kinds among splits.
 
     Args:
-        shares: split -> share; their sum may differ slightly from 1.
+        shares: split -> fraction; the sum may differ slightly from 1.
         images: class -> number of all its images.
         placed: (class, split) -> number of images that are in that split, and stay there.
         single: class -> number of images that are placed later, one by one.
@@ -130,10 +132,10 @@ class GroupDivider:
             )
 
     def divide(self, seed: int) -> dict[GroupKind, dict[str, int]]:
-        """Returns how many groups of each kind go to each split that gets any.
+        """Returns how many groups of each kind go to each split, without splits that get none.
 
-        Kinds with a larger part of a class come first. Kinds with similar parts take turns, because
-        each may be allowed in other splits, in an order that a hash of the seed decides.
+        Kinds with a larger part of a class come first. Kinds with similar parts take turns, since
+        each may be allowed in other splits; a hash of the seed decides their order.
         """
         numbers = {kind: collections.Counter[int]() for kind in self._kinds}
         for _, kinds in itertools.groupby(self._order_kinds(seed), key=self._rank_kind):
@@ -142,7 +144,7 @@ class GroupDivider:
         return {kind: self._name_splits(of_kind) for kind, of_kind in numbers.items()}
 
     def _place_in_turns(self, kinds: Iterable[GroupKind]) -> Iterator[tuple[GroupKind, int, int]]:
-        """Places all groups of some kinds, a portion of each kind in its turn.
+        """Places all groups of some kinds, a portion of each kind per turn.
 
         Yields:
             The kind, the split, and how many groups of the kind go there.
@@ -168,7 +170,7 @@ class GroupDivider:
         return sorted(places, key=places.__getitem__)
 
     def _rank_kind(self, kind: GroupKind) -> int:
-        """Returns a number that is smaller for a kind with a larger part of a class."""
+        """Returns a sort key, which is smaller for a kind with a larger part of a class."""
         largest = max(number / self._classes[name].images for name, number in kind.images)
         _, exponent = math.frexp(largest)
         return -exponent
@@ -188,9 +190,9 @@ class GroupDivider:
         return max(candidates, key=functools.partial(self._gain, kind, groups))
 
     def _find_due(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
-        """Returns the splits that need a group of this kind if each is to have all classes.
+        """Returns the splits that need a group of this kind now, to get all classes.
 
-        They lack a class that has no more units left than there are such splits.
+        They lack a class that has no more units left than there are splits without it.
         """
         due = collections.Counter[int]()
         for name, _ in kind.images:
@@ -201,19 +203,19 @@ class GroupDivider:
         return [split for split in allowed if due[split] == most > 0]
 
     def _find_short(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
-        """Returns the splits that are short of the classes of a kind."""
+        """Returns the splits that lack images of a kind's classes."""
         short = list[int]()
         for split in allowed:
             parts = [
                 number * self._classes[name].missing[split] / self._classes[name].images
                 for name, number in kind.images
             ]
-            if math.fsum(parts) > 0:  # which is the same in every version of Python
+            if math.fsum(parts) > 0:  # fsum is the same in every version of Python
                 short.append(split)
         return short
 
     def _gain(self, kind: GroupKind, groups: int, split: int) -> float:
-        """Returns how much the sum of (images - share)^2 / share falls if a split gets groups."""
+        """Returns the decrease of the sum of (images - share)^2 / share if a split gets groups."""
         gain = 0.0
         for name, number in kind.images:
             of_class = self._classes[name]

@@ -1,4 +1,4 @@
-"""Packs many references into one element, since elements cost an engine more than references."""
+"""Packs many references into one element, because elements cost an engine more than references."""
 
 import itertools
 import struct
@@ -9,7 +9,7 @@ from beam_tfr.schema.items import group_values
 
 PACK_REFS = 1000
 PACK_BYTES = 256 << 10  # 256 KiB
-# Of packed values from elsewhere: so many bytes unpacked, and so many for each that is packed.
+# Limit for unpacking values from elsewhere: a fixed part, and a multiple of the packed bytes.
 _FREE_BYTES = 16 << 20  # 16 MiB
 _MOST_RATIO = 100
 
@@ -17,7 +17,7 @@ _MOST_RATIO = 100
 def pack_values(values: Sequence[bytes]) -> bytes:
     """Joins values, preceded by their number and lengths, and compresses them.
 
-    The numbers are uint32, little-endian. The result has a third of the size or less.
+    The numbers are uint32, little-endian. The result is at most a third of the size.
     """
     numbers = [len(values), *map(len, values)]
     header = struct.pack(f"<{len(numbers)}I", *numbers)
@@ -37,7 +37,7 @@ def unpack_untrusted(packed: bytes) -> list[bytes]:
     """Returns the values that `pack_values` packed, after checks.
 
     Raises:
-        ValueError: the data was not packed so, or would take far more memory than it has bytes.
+        ValueError: the data is not packed values, or would take far more memory than it has bytes.
     """
     most_bytes = _FREE_BYTES + _MOST_RATIO * len(packed)
     inflater = zlib.decompressobj()
@@ -54,5 +54,5 @@ def unpack_untrusted(packed: bytes) -> list[bytes]:
 
 
 def pack_batches(refs: Iterable[bytes]) -> Iterator[bytes]:
-    """Packs encoded references, up to `PACK_REFS` or `PACK_BYTES` at a time."""
+    """Packs encoded references in batches of up to `PACK_REFS` or `PACK_BYTES`."""
     return map(pack_values, group_values(refs, len, PACK_REFS, PACK_BYTES))

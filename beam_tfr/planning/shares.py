@@ -1,4 +1,4 @@
-"""Shares out the images of a class among splits, in whole images.
+"""Divides the images of a class among splits by fractions, in whole images.
 
 Images that are in a split stay there: only splits that lack images get more.
 """
@@ -12,7 +12,7 @@ def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) ->
     """Returns how many of some images each split gets, so that all are filled to the same level.
 
     A split that already has more than its share of all images gets none, and the others lack
-    equally many.
+    equally many in the end.
 
     For example, there are 20 images; train has 14 of its 16, and test 0 of its 4. Of the other 6,
     train gets 2 and test 4.
@@ -20,7 +20,7 @@ def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) ->
     Args:
         images: number of images to place.
         placed: number of images that each split already has.
-        shares: share of each split, above 0.
+        shares: fraction for each split, above 0.
     """
     levels = [has / share for has, share in zip(placed, shares, strict=True)]
     lowest = sorted(range(len(shares)), key=levels.__getitem__)
@@ -41,13 +41,14 @@ def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) ->
 
 
 def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[int]:
-    """Rounds numbers whose sum is whole, each up or down, so that the sum stays the same.
+    """Rounds numbers with a whole sum, each up or down, so that the sum stays the same.
 
-    The largest fractions are rounded up; of equal ones, those of the splits that are owed most.
+    The numbers with the largest fractional parts are rounded up; among equals, those of the splits
+    that are owed most.
 
     Args:
-        wanted: the numbers, one for each split.
-        owed: what earlier rounding took from each split, which is added to its fraction.
+        wanted: the numbers, one per split.
+        owed: how much earlier rounding took from each split; added to its fractional part.
     """
     numbers = [math.floor(number) for number in wanted]
     left = int(sum(wanted)) - sum(numbers)
@@ -62,9 +63,9 @@ def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[i
 def fill_empty(
     numbers: Sequence[int], placed: Sequence[int], shares: Sequence[Fraction]
 ) -> list[int]:
-    """Gives each split an image of a class that has at least as many images as there are splits.
+    """Gives each split an image of a class with at least as many images as there are splits.
 
-    It is taken from the split that exceeds its share most.
+    Each such image is taken from the split that exceeds its share most.
     """
     filled = [*numbers]
     total = sum(numbers) + sum(placed)
@@ -85,14 +86,14 @@ def fill_empty(
 
 
 class Divider:
-    """Divides the images of one class after another among splits, by their shares.
+    """A divider of the images of one class after another among splits, by fractions.
 
     Each split is within one image of its share of each class, and has an image of each class that
-    has at least as many images as there are splits. What rounding gives to a split in one class, it
-    takes back in the next, so that splits have their shares of all images too.
+    has at least as many images as there are splits. Images that a split gains by rounding in one
+    class are deducted in the next, so that splits get their shares of all images too.
 
     Args:
-        shares: split -> share; their sum may differ slightly from 1.
+        shares: split -> fraction; the sum may differ slightly from 1.
     """
 
     def __init__(self, shares: Mapping[str, Fraction]) -> None:

@@ -3,17 +3,17 @@
 The images of a class are ordered by a hash of their keys, and cuts divide this order among the
 splits. As for shards, a histogram shows which buckets contain cuts, and the keys in those few
 buckets determine the exact cuts. So no worker ever holds all references, and every engine computes
-the same.
+the same result.
 
-A unit goes to one split as a whole: an image, or a group of images. Groups are placed first. The
-groups of each kind are divided as the images of each class are: see `group_kinds`. If all images of
-a group, such as copies, are already in splits, shares choose among these splits. If only some are,
-the others follow the majority.
+A unit is an image or a group of images, and goes to one split as a whole. Groups are placed first.
+The groups of each kind are divided like the images of each class: see `group_kinds`. If all images
+in a group, such as copies, are already in splits, the fractions choose among these splits. If only
+some are, the others follow the majority.
 
-An image of several classes counts as one of its rarest, so the rarest classes are divided best. The
-iterative stratification of Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label
-Data", ECML PKDD 2011) also begins with the rarest class, but places one image after another, so one
-worker needs all of them.
+An image with several classes counts as one of its rarest class, so the rarest classes are divided
+best. The iterative stratification by Sechidis, Tsoumakas and Vlahavas ("On the Stratification of
+Multi-Label Data", ECML PKDD 2011) also begins with the rarest class, but places one image after
+another, so one worker needs all of them.
 """
 
 import bisect
@@ -38,12 +38,12 @@ from beam_tfr.schema.encoded_ref import (
     to_text,
 )
 
-REJECTED = "\n"  # stands for the class of images that are known to be rejects; no class is named so
+REJECTED = "\n"  # the class of images that are known to be rejects; no real class has this name
 BUCKET_BITS = 12
-MOST_KINDS = 100_000  # of groups; of more, only the rarest class of each counts
+MOST_KINDS = 100_000  # kinds of groups; with more, only the rarest class of each group counts
 _ORDER = b"beam_tfr split"
 _NO_SPLIT = NO_SPLIT.encode()
-_END = b"\xff" * (ORDER_BYTES + 1)  # behind all orders
+_END = b"\xff" * (ORDER_BYTES + 1)  # after all orders
 
 Bucket = tuple[str, int]  # a stratum, and a bucket of its order
 
@@ -52,7 +52,7 @@ class Unit(NamedTuple):
     """An image or a group, which goes to one split.
 
     Attributes:
-        stratum: the set that it is divided with: the class of an image, or the kind of a group.
+        stratum: the set with which it is divided: the class of an image, or the kind of a group.
         order: its place in the order of the stratum.
         coarse: for a group, the stratum to use if there are too many kinds.
     """
@@ -67,9 +67,9 @@ class ClassCounts:
     """The numbers of images of each class.
 
     Attributes:
-        images: class -> images, wherever they are.
-        placed: (class, split) -> images that are in that split, and stay there.
-        single: class -> images that are not in a split or a group yet.
+        images: class -> number of images in all places.
+        placed: (class, split) -> number of images that are in that split, and stay there.
+        single: class -> number of images that are not in a split or a group yet.
     """
 
     images: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -99,19 +99,19 @@ class ClassCounts:
         self.single.update(other.single)
 
     def find_rarest(self, names: Iterable[str]) -> str:
-        """Returns the rarest of some classes; of equally rare ones, the first by name."""
+        """Returns the rarest of some classes; among equals, the first by name."""
         return min(names, key=lambda name: (self.images[name], name))
 
 
 def _list_classes(labels: bytes, *, is_rejected: bool) -> list[str]:
-    """Lists the classes of an image, each once; an empty one if it has none."""
+    """Lists the classes of an image, each once; an empty one if it has no class."""
     if is_rejected:
         return [REJECTED]
     return [*dict.fromkeys(split_labels(labels))] or [""]
 
 
 def list_single_units(refs: Sequence[bytes], counts: ClassCounts, seed: int) -> list[Unit | None]:
-    """Returns the unit of each encoded reference; None if it is already in a split."""
+    """Returns the unit for each encoded reference; None if it is already in a split."""
     parsed = EncodedRef.parse_all(refs)
     orders = order_keys(seed, [ref.key for ref in parsed], _ORDER)
     units = list[Unit | None]()
@@ -126,7 +126,7 @@ def list_single_units(refs: Sequence[bytes], counts: ClassCounts, seed: int) -> 
 
 
 class Group(NamedTuple):
-    """The images of a group.
+    """The images in a group.
 
     Attributes:
         name: name of the group.
@@ -141,7 +141,7 @@ class Group(NamedTuple):
 
     @classmethod
     def gather(cls, name: bytes, refs: Iterable[bytes]) -> "Group":
-        """Makes a group of its encoded references, in any order."""
+        """Builds a group from its encoded references, in any order."""
         ordered = sorted(refs)
         splits = collections.Counter[str]()
         borrowed = collections.Counter[str]()
@@ -153,7 +153,7 @@ class Group(NamedTuple):
         return cls(name, ordered, splits or borrowed)
 
     def list_open_splits(self) -> list[str]:
-        """Lists the splits among which shares choose: those that hold its images; empty for any.
+        """Lists the splits among which fractions choose: those that hold its images; empty for any.
 
         New images follow the majority of the others.
         """
@@ -161,16 +161,16 @@ class Group(NamedTuple):
         return sort_splits(self.splits) if are_all_placed else self._list_fullest()
 
     def _list_fullest(self) -> list[str]:
-        """Lists the splits with the most of its images, equally many in each; may be empty."""
+        """Lists the splits that have the most images of the group; may be empty."""
         most = max(self.splits.values(), default=0)
         return sort_splits(split for split, images in self.splits.items() if images == most)
 
     def find_split(self, shares: Collection[str], seed: int) -> str:
-        """Returns the split of the group; empty if shares are to choose it.
+        """Returns the split of the group; empty if fractions are to choose it.
 
         Args:
-            shares: splits that have shares, which choose one of several; without them, the group
-                goes to the split of most of its images, and a hash of its name decides ties.
+            shares: splits that have fractions, which choose one of several; without them, the group
+                goes to the split with most of its images, and a hash of its name breaks ties.
             seed: seed for the hash.
         """
         may_choose = bool(shares) and {*self.splits} <= {*shares}
@@ -183,17 +183,17 @@ class Group(NamedTuple):
         return splits[int.from_bytes(order, "big") % len(splits)]
 
     def count_borrowed(self) -> collections.Counter[str]:
-        """Returns split -> number of images of which only a copy was in it."""
+        """Returns split -> number of images of which the split only held a copy."""
         fields = [SplitField.parse(ref.split) for ref in EncodedRef.parse_all(self.refs)]
         return collections.Counter(field.name.decode() for field in fields if field.is_borrowed)
 
     def encode_refs(self, split: str) -> list[bytes]:
-        """Returns the encoded references of the group in a split; empty if it has none yet."""
+        """Returns the group's encoded references, in a split or, if that is empty, in none yet."""
         field = SplitField(split.encode(), b"" if split else self.name, is_final=bool(split))
         return [ref.encode_in(field.encode()) for ref in EncodedRef.parse_all(self.refs)]
 
     def make_unit(self, counts: ClassCounts, seed: int) -> Unit:
-        """Makes the unit of a group whose split the shares choose."""
+        """Builds the unit for a group whose split is chosen by fractions."""
         images = collections.Counter[str]()
         for ref in EncodedRef.parse_all(self.refs):
             images.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
@@ -209,7 +209,7 @@ class Group(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class StrataSurvey:
-    """The units of each stratum that are to be placed.
+    """A survey of the units to be placed in each stratum.
 
     Attributes:
         units: stratum -> number of units.
@@ -242,7 +242,7 @@ class StrataSurvey:
 
 @dataclasses.dataclass(slots=True)
 class GroupSurvey:
-    """The groups of each kind that are to be placed.
+    """A survey of the groups of each kind to be placed.
 
     Attributes:
         kinds: groups by the images of all their classes; None if there are more than `MOST_KINDS`
@@ -279,8 +279,8 @@ class _Cut(NamedTuple):
     """A cut in the order of a stratum.
 
     Attributes:
-        number: number of the split that begins there, from 1.
-        rank: number of units before it in its bucket.
+        number: number of the split that begins at the cut, from 1.
+        rank: number of units before the cut in its bucket.
     """
 
     number: int
@@ -294,7 +294,7 @@ class StrataDraft:
     Attributes:
         splits: stratum -> the splits of its units, in order.
         cuts: bucket -> the cuts in it.
-        are_coarse: whether the strata are the coarse ones of the units.
+        are_coarse: whether the coarse strata of the units are used.
     """
 
     splits: dict[str, tuple[str, ...]]
@@ -302,7 +302,7 @@ class StrataDraft:
     are_coarse: bool = False
 
     def find_candidates(self, units: Sequence[Unit]) -> Iterator[tuple[Bucket, bytes]]:
-        """Yields (bucket, place in the order) for each unit in such a bucket."""
+        """Yields (bucket, place in the order) for each unit in a bucket with cuts."""
         buckets = buckets_of([unit.order for unit in units], BUCKET_BITS)
         for unit, number in zip(units, buckets, strict=True):
             stratum = unit.coarse if self.are_coarse else unit.stratum
@@ -310,12 +310,12 @@ class StrataDraft:
                 yield (stratum, number), unit.order
 
     def pick_cuts(self, bucket: Bucket, orders: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """Returns the (number, place) of each cut in a bucket, given its places in any order."""
+        """Returns the (number, place) of each cut in a bucket, from its places in any order."""
         places = [*sorted(orders), _end_of_bucket(bucket[1])]
         return [(cut.number, places[cut.rank]) for cut in self.cuts[bucket]]
 
     def finish(self, picked: Iterable[tuple[Bucket, Sequence[tuple[int, bytes]]]]) -> "StrataCuts":
-        """Returns the cuts, given those picked in each bucket."""
+        """Returns all cuts, from those picked in each bucket."""
         cuts = {stratum: [_END] * (len(splits) - 1) for stratum, splits in self.splits.items()}
         for (stratum, _), of_bucket in picked:
             for number, place in of_bucket:
@@ -324,7 +324,7 @@ class StrataDraft:
 
 
 def _end_of_bucket(number: int) -> bytes:
-    """Returns the first place in the order after a bucket."""
+    """Returns the first place in the order that is after a bucket."""
     following = number + 1
     if following >> BUCKET_BITS:
         return _END
@@ -333,12 +333,12 @@ def _end_of_bucket(number: int) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StrataCuts:
-    """Where the splits begin in the order of each stratum.
+    """The places where splits begin in the order of each stratum.
 
     Attributes:
         splits: stratum -> the splits of its units, in order.
         cuts: stratum -> the places at which the second, third, … split begins.
-        are_coarse: whether the strata are the coarse ones of the units.
+        are_coarse: whether the coarse strata of the units are used.
     """
 
     splits: dict[str, tuple[str, ...]]
@@ -360,7 +360,7 @@ def draft_images(
     Args:
         survey: survey of the images to place.
         counts: the number of images of each class, and of each class in each split.
-        shares: split -> share.
+        shares: split -> fraction.
     """
     divider = Divider(shares)
     divided = dict[str, Mapping[str, int]]()
@@ -379,7 +379,7 @@ def draft_groups(
     Args:
         survey: survey of the groups to place.
         counts: the number of images of each class, and of each class in each split.
-        shares: split -> share.
+        shares: split -> fraction.
         seed: decides which of two kinds is divided first.
     """
     strata = survey.kinds or survey.coarse
@@ -398,7 +398,7 @@ def _draft_strata(
 
     Args:
         survey: survey of the units.
-        divided: stratum -> split -> number of units that it gets.
+        divided: stratum -> split -> number of units that the split gets.
         are_coarse: see `StrataDraft`.
     """
     splits_of = dict[str, tuple[str, ...]]()
@@ -432,9 +432,9 @@ def update_splits(
 
     Args:
         refs: encoded references.
-        splits: key -> the split that the image is in, and stays in; all other images are in none
+        splits: key -> the split that the image is in, and stays in; other images are not in a split
             yet. None if each image is in the split of its reference.
-        groups: key -> group, which replaces another.
+        groups: key -> the group that replaces the current one.
         copied: key -> the split of a copy, for images that are no longer rejects.
     """
     copied = copied or {}

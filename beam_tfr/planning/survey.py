@@ -25,8 +25,8 @@ from beam_tfr.schema.items import DUPLICATE, ImageRef
 SAMPLE_IMAGES = 32  # images read to estimate the size of a record
 ORDER_BYTES = 16
 _ORDER = b"beam_tfr order"
-MAX_FOLDERS = 100_000  # about 20 MB
-MODULUS = 1 << 256  # of sums of SHA-256
+MAX_FOLDERS = 100_000  # they take about 20 MB
+MODULUS = 1 << 256  # for sums of SHA-256 hashes
 _NO_SPLIT = NO_SPLIT.encode()
 _DUPLICATE = DUPLICATE.encode()
 _SPLIT_AND_LABELS = operator.attrgetter("split", "labels")
@@ -35,15 +35,15 @@ BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
-    """Returns the place of an image in the order of its split: 16 bytes.
+    """Returns the position of an image in the order of its split: 16 bytes.
 
-    It is BLAKE2b of seed and key.
+    This is the BLAKE2b hash of seed and key.
     """
     return order_keys(seed, [to_bytes(key)])[0]
 
 
 def order_keys(seed: int, keys: Iterable[bytes], purpose: bytes = _ORDER) -> list[bytes]:
-    """Returns the `order_key` of each key; another purpose gives another order."""
+    """Returns the `order_key` of each key; a different purpose results in a different order."""
     orders = list[bytes]()
     begun = hashlib.blake2b(b"%d\0" % seed, digest_size=ORDER_BYTES, person=purpose)
     for key in keys:
@@ -54,7 +54,7 @@ def order_keys(seed: int, keys: Iterable[bytes], purpose: bytes = _ORDER) -> lis
 
 
 def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
-    """Returns the histogram buckets of order keys: their first bits."""
+    """Returns the histogram buckets of order keys, which are their first bits."""
     first = np.frombuffer(b"".join(orders), ">u4")[:: ORDER_BYTES // 4]
     buckets: list[int] = (first >> (32 - bits)).tolist()
     return buckets
@@ -63,10 +63,10 @@ def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
 class Histogram:
     """The number of images in each bucket of an order.
 
-    Takes 4 bytes for an image, and at most 8 for a bucket: 8 MB for the order of a split.
+    Takes 4 bytes per image, and at most 8 per bucket: 8 MB for the order of a split.
 
     Args:
-        bits: number of first bits of an order key that number its bucket.
+        bits: number of leading bits of an order key that form its bucket number.
     """
 
     def __init__(self, bits: int = BUCKET_BITS) -> None:
@@ -94,7 +94,7 @@ class Histogram:
         return counts if self._counts is None else counts + self._counts
 
     def locate(self, ranks: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the bucket of each image and its rank there, given its rank in the order.
+        """Returns the bucket of each image and its rank there, from its rank in the order.
 
         Args:
             ranks: sorted, and counted from 0; ranks beyond the last image are left out.
@@ -121,24 +121,24 @@ class Histogram:
 
 @dataclasses.dataclass(slots=True)
 class Survey:
-    """The result of one pass over all references.
+    """The summary of one pass over all references.
 
     Its size depends on buckets and classes, not on images.
 
     Attributes:
         seed: seed for the order.
         sample_size: maximum number of references in the sample.
-        gives_splits: whether the splits of a table's rows are input, which its digest covers; with
-            `stratify` they are not.
-        counts: split -> images.
-        classes: (split, class) -> images.
-        buckets: split -> images by bucket of the order.
+        gives_splits: whether the splits of table rows are part of the input digest; not so with
+            `stratify`.
+        counts: split -> number of images.
+        classes: (split, class) -> number of images.
+        buckets: split -> number of images in each bucket of the order.
         digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend
             on their order.
         generations: the same sum with generations.
         first_unfit: the smallest key that has no split, or empty; unfit_detail: why it has none.
-        folders: folder -> images in it, of the first `MAX_FOLDERS`; of a table, none.
-        split_folders: of a table: split that a folder above images is named like, or empty ->
+        folders: folder -> number of images in it, for the first `MAX_FOLDERS`; empty for a table.
+        split_folders: for a table: split named by a folder above images, or empty -> number of
             images.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
             reference).
@@ -163,7 +163,7 @@ class Survey:
     sample: list[tuple[int, bytes]] = dataclasses.field(default_factory=list)
 
     def add(self, refs: Sequence[bytes]) -> None:
-        """Counts encoded references; decodes only what differs between them."""
+        """Counts encoded references; decodes only the parts that differ between them."""
         parsed = EncodedRef.parse_all(refs)
         self._count_classes(parsed)
         self._count_buckets(parsed)
@@ -207,7 +207,7 @@ class Survey:
                 self.classes[split.decode(), label] += images
 
     def _count_buckets(self, refs: Sequence[EncodedRef]) -> None:
-        """Counts images by split and bucket of the order."""
+        """Counts images by split and by bucket of the order."""
         orders = order_keys(self.seed, [ref.key for ref in refs])
         buckets = collections.defaultdict[bytes, list[int]](list)
         for ref, bucket in zip(refs, buckets_of(orders), strict=True):
@@ -222,7 +222,7 @@ class Survey:
             self.unfit_detail = detail
 
     def _count_folder(self, folder: str, images: int) -> None:
-        """Counts images of a folder, unless it is beyond the first `MAX_FOLDERS`."""
+        """Counts images in a folder, unless it is beyond the first `MAX_FOLDERS`."""
         if folder in self.folders or len(self.folders) < MAX_FOLDERS:
             self.folders[folder] += images
 
@@ -254,9 +254,9 @@ class Survey:
 
 
 def _row_identity(ref: EncodedRef, columns: bytes) -> bytes:
-    """Returns what the input digest covers of a table's row besides key and size.
+    """Returns the part of a table row that the input digest covers besides key and size.
 
-    A row stays the same if its image is dropped as a copy.
+    It stays the same if the row's image is dropped as a copy.
     """
     reason = b"" if ref.reason == _DUPLICATE else ref.reason
     identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + reason
