@@ -17,7 +17,7 @@ PAGE = Path(__file__).parent / "options.md"
 METADATA = PAGE.parents[1] / "templates" / "metadata.json"
 HEAD = """# Options of convert
 
-Look up the options of `beam-tfr convert`. `convert --help` shows the essential ones.
+This page lists all options of `beam-tfr convert`. `convert --help` shows only the essential ones.
 
     beam-tfr convert --input photos --output /data/photos --image_size 256 --resize pad
 
@@ -25,7 +25,7 @@ In Python, pass the same names to `beam_tfr.convert`. You can add Beam's own opt
 `--runner` and `--project`, to the same command line. The [Flex Template](../templates/README.md)
 accepts all options except {others}.
 
-To complete commands and options in your shell, run `pip install shtab` and
+To enable shell completion of commands and options, run `pip install shtab` and
 
     shtab --shell=bash beam_tfr.cli.make_parser >>~/.bash_completion
 
