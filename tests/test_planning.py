@@ -377,6 +377,11 @@ def test_draft_errors() -> None:
         UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"
     ):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
+    shares = {"train": "4/5", "test": "1/5"}
+    with pytest.raises(UsageError, match="groups stay together; use `stratify=`"):
+        draft(survey(refs), splits=shares, group_column="patient")
+    with pytest.raises(UsageError, match="there are too few, or they are too large; increase"):
+        draft(survey(refs), splits=shares, group_column="patient", stratify=True)
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):
         draft(survey(refs + loose[:1]), num_shards={NO_SPLIT: 2})

@@ -194,11 +194,16 @@ def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> Usag
     problem = (
         f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
     )
-    if options.get("stratify") and _has_groups(options):
-        problem += "; groups stay together, and there are too few, or they are too large"
+    cure = ""
+    if _has_groups(options):
+        problem += "; groups stay together"
+        if options.get("stratify"):
+            problem += ", and there are too few, or they are too large"
+        else:
+            cure = "use `stratify=`, which divides groups by their sizes, or "
     if options.get("folds"):
-        return UsageError(f"{problem}; use fewer", option="folds", value=options["folds"])
-    return UsageError(f"{problem}; increase its share, or leave it out", option="splits")
+        return UsageError(f"{problem}; {cure}use fewer", option="folds", value=options["folds"])
+    return UsageError(f"{problem}; {cure}increase its share, or leave it out", option="splits")
 
 
 def _has_groups(options: Mapping[str, Any]) -> bool:
