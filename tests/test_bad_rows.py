@@ -299,7 +299,7 @@ def test_a_bad_row_of_several_of_an_image_ends_the_run(tmp_path: Path) -> None:
     rows = [f"{i // 2}.jpg,cat,{i},2,10,20\n" for i in range(8)]
     rows[5] = rows[5].replace("cat", "cat,small")
     (tmp_path / "t.csv").write_text("".join(["path,class,xmin,ymin,xmax,ymax\n", *rows]))
-    problem = r"t.csv, line 7`: 7 cells instead of 6; .*rows of one image are joined"
+    problem = r"t.csv, line 7`: 7 cells instead of 6; .*rows of the same image are joined"
     with pytest.raises(DataError, match=problem):
         references(tmp_path / "t.csv")
 

@@ -398,5 +398,5 @@ def test_annotations_of_different_kinds_are_refused(tmp_path: Path, names: str) 
     paths = [tmp_path / name for name in names.split()]
     for path in paths:
         path.write_text("file,label\n")
-    with pytest.raises(UsageError, match="is of another kind than"):
+    with pytest.raises(UsageError, match="is of a different kind than"):
         find_content(ConvertOptions(output="/o", table=tuple(map(str, paths))))

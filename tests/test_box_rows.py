@@ -284,7 +284,7 @@ def test_rows_that_contradict_each_other_are_a_reject(tmp_path: Path) -> None:
     refs = references(tables)
     assert refs["b.jpg"].split == "test"
     assert refs["a.jpg"].reason == "bad-value"
-    assert "row 1 and row 3 of one image have split 'train' and 'test'" in refs["a.jpg"].detail
+    assert "row 1 and row 3 of the same image have split 'train' and 'test'" in refs["a.jpg"].detail
 
 
 def test_sizes_that_contradict_each_other_or_the_image_are_a_reject(
@@ -310,7 +310,7 @@ def test_sizes_that_contradict_each_other_or_the_image_are_a_reject(
     )
     assert run.json["rejected"] == {"bad-value": 2}
     rejects = (output / "rejects.jsonl").read_text()
-    assert "row 1 and row 6 of one image have width '40' and '30'" in rejects
+    assert "row 1 and row 6 of the same image have width '40' and '30'" in rejects
     assert "the table says 80x60 pixels, but the image has 40x30" in rejects
     assert "image/width" not in rejects
 

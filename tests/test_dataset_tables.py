@@ -337,7 +337,7 @@ def test_what_is_no_dataset_costs_a_message(
 
 def test_only_one_dataset_of_images(tmp_path: Path) -> None:
     table = converted_photos() / "manifest.json"
-    with pytest.raises(BeamTfrError, match=r"is a dataset, which can only be read alone"):
+    with pytest.raises(BeamTfrError, match=r"is a dataset, which must be the only table"):
         package.plan(table=[table, tmp_path / "t.csv"], output=tmp_path / "d")
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     convert(tmp_path / "rows", table=tmp_path / "t.csv")
@@ -372,7 +372,7 @@ def test_a_pattern_of_datasets(tmp_path: Path) -> None:
     copied(tmp_path)
     with pytest.raises(
         BeamTfrError,
-        match=r"/\*/manifest.json`: is a dataset, which can only be read alone: give the",
+        match=r"/\*/manifest.json`: is a dataset, which must be the only table: give its",
     ):
         package.plan(table=tmp_path / "*/manifest.json", output=tmp_path / "out")
 
@@ -451,9 +451,7 @@ def test_shards_of_a_dataset_are_not_read_without_it(
         "convert", "--table", folder / "*.tfrecord", *flags, "--output", tmp_path / output
     )
     assert run.code == 2
-    problem = (
-        "is a shard, which does not say what its split and classes are; this is a beam_tfr dataset"
-    )
+    problem = "is a shard, which does not record its split and classes; this is a beam_tfr dataset"
     shard = f"--table {folder}/d-test-00000-of-00001.tfrecord"
     assert f"{shard}: {problem}: read it with --table {folder}/manifest.json" in run.err
     assert files_of(folder) == before

@@ -276,7 +276,7 @@ def test_long_lines_with_carriage_returns(tmp_path: Path) -> None:
     [
         ("train.txt", "with pandas, read_csv"),
         ("data-00000-of-00001.arrow", "to_parquet"),
-        ("d.npz", "write images as files"),
+        ("d.npz", "write its images as files"),
         ("t.xlsx", "as CSV"),
         ("t.csv.bz2", "decompress"),
     ],

@@ -146,7 +146,7 @@ def test_images_of_voc_are_found_and_one_line_says_so(tmp_path: Path) -> None:
         progress=False,
     )
     assert (done.counts["written"], done.counts["rejected"]) == (3, {"bad-value": 1})
-    assert "'4' may be each of 4.jpg; 4.png" in (tmp_path / "d/rejects.jsonl").read_text()
+    assert "'4' may be any of 4.jpg; 4.png" in (tmp_path / "d/rejects.jsonl").read_text()
     plan = beam_tfr.plan(table=tmp_path / "xml/*.xml", image_root=tmp_path / "images")
     assert any("1.png for 1" in warning for warning in plan.warnings)
 
@@ -198,4 +198,4 @@ def test_names_in_tables_may_lack_their_extension(tmp_path: Path) -> None:
         3,
         {"bad-value": 1, "not-found": 1},
     )
-    assert "'3' may be each of 3.jpg; 3.png" in (tmp_path / "d/rejects.jsonl").read_text()
+    assert "'3' may be any of 3.jpg; 3.png" in (tmp_path / "d/rejects.jsonl").read_text()

@@ -46,8 +46,8 @@ def lines_of_ids(table: str, **options: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("number_of", "expected"),
     [
-        ({"tench": 1, "fish": 2}, "class fish is 2 there, and gets the id 0"),
-        ({"fish": 0, "tench": 2}, "class tench is 2 there, and gets the id 1"),
+        ({"tench": 1, "fish": 2}, "class fish is 2 there, but gets the id 0"),
+        ({"fish": 0, "tench": 2}, "class tench is 2 there, but gets the id 1"),
         ({"tench": 1, "fish": 0}, ""),
     ],
 )
@@ -75,7 +75,7 @@ def test_numbers_beside_the_classes_of_boxes(background: int, tmp_path: Path) ->
     records = [{"image/encoded": values["image/encoded"]}] * background + [values]
     path.write_bytes(b"".join(frame(examples.serialize(record)) for record in records))
     (line,) = lines_of_ids(str(path))
-    assert "class cat is 1 there, and gets the id 0" in line
+    assert "class cat is 1 there, but gets the id 0" in line
 
 
 def test_classes_of_which_the_first_rows_show_few(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_numbers_that_lost_their_zeros_are_told(tmp_path: Path, number: str, is_
     table.write_text(f"id,label\n{number},cat\n{number}5,dog\n")
     missing = open_input(table=str(table), uri_column="id", label_column="label").missing
     assert ("str.zfill(5) + '.jpg'" in missing) == is_told
-    assert missing.startswith("none of the first 2 images is there")
+    assert missing.startswith("none of the first 2 images exists")
 
 
 def test_images_of_which_some_are_in_an_inner_folder_are_told(tmp_path: Path) -> None:

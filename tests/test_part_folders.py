@@ -64,7 +64,7 @@ def test_a_name_in_two_parts_is_a_reject(tmp_path: Path) -> None:
     write_csv(tmp_path / "t.csv", "1.jpg", "2.jpg", "3.jpg", "4.jpg")
     *_, third, fourth = references(opened(tmp_path / "t.csv"))
     assert third.reason == "bad-value"
-    detail = f"'3.jpg' may be each of {tmp_path}/part_1/3.jpg, {tmp_path}/part_2/3.jpg"
+    detail = f"'3.jpg' may be any of {tmp_path}/part_1/3.jpg, {tmp_path}/part_2/3.jpg"
     assert detail in third.detail
     assert fourth.key == "part_2/4.jpg"
 
@@ -183,7 +183,7 @@ def test_a_column_of_names_in_parts_is_told(tmp_path: Path) -> None:
     write_images(tmp_path, "part_1/a.jpg", "part_2/images/b.jpg")
     (tmp_path / "t.csv").write_text("image_id,dx\na,nv\nb,mel\n")
     tables = opened(tmp_path / "t.csv", uri_column="", label_column="")
-    assert any("`uri_column=image_id` reads them" in line for line in tables.warnings)
+    assert any("`uri_column=image_id` reads the images" in line for line in tables.warnings)
 
 
 def test_paths_of_buckets_elsewhere_have_a_cure_that_works(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
         (
             "t.tfrecord",
             b"no records, but text",
-            "is no TFRecord: it does not begin with a length",
+            "is not a TFRecord: it does not begin with a length",
         ),
         ("t.tfrecord", gzip.compress(frame(b""), mtime=0), "row 1: is compressed as a whole"),
     ],
@@ -267,7 +267,7 @@ def test_an_image_among_many_texts_takes_linear_time(tmp_path: Path) -> None:
     table = str(tmp_path / "t.tfrecord")
     with bounded_cpu():
         ((_, (cell,)),) = read_rows(table, ["image/encoded"], images=["image/encoded"])
-    assert cell == BadCell("holds a list of 100001 values, and not the bytes of one image")
+    assert cell == BadCell("holds a list of 100001 values, not the bytes of a single image")
 
 
 def test_many_values_are_a_bad_cell_of_their_column_alone(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_the_bytes_of_images_are_never_a_path(
         ),
         "t.tfrecord#10": (
             "bad-value",
-            f"t.tfrecord, row 10: {column}: holds 3, and not the bytes of one image",
+            f"t.tfrecord, row 10: {column}: holds 3, not the bytes of a single image",
         ),
         "t.tfrecord#11": ("bad-value", f"t.tfrecord, row 11: {column}: has no value"),
     }
@@ -374,9 +374,9 @@ def test_masks_in_tfrecords_are_never_a_path(beam_tfr: Convert, tmp_path: Path) 
     [
         (
             ("bytes", [JPEG, JPEG]),
-            "holds a list of 2 values, and not the bytes of one image, in all of the first rows",
+            "holds a list of 2 values, not the bytes of a single image in all of the first rows",
         ),
-        (("int64", [3]), "holds 3, and not the bytes of one image, in all of the first rows"),
+        (("int64", [3]), "holds 3, not the bytes of a single image in all of the first rows"),
     ],
 )
 def test_a_column_without_one_image_a_row_says_why(
@@ -529,7 +529,7 @@ def test_a_column_of_images_needs_its_role(tmp_path: Path) -> None:
         package.plan(table=str(tmp_path / "t.tar"), output=str(tmp_path / "d"))
     with pytest.raises(
         BeamTfrError,
-        match="column 'photo' holds images, or other bytes that are no text; name it as",
+        match="column 'photo' holds images, or other bytes that are not text; name it as",
     ):
         package.plan(table=str(tmp_path / "t.tar"), encoding="row", output=str(tmp_path / "d"))
 
@@ -556,10 +556,10 @@ def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -
         with pytest.raises(BeamTfrError) as caught:
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
         assert str(caught.value).partition(".tfrecord`: ")[2] == (
-            "column 'depth' holds images, or other bytes that are no text; name it as "
-            "`uri_column=depth`, or, if these are gray PNGs, as `feature_columns=depth:pair` "
-            "beside another, or leave it out; two images in color become two datasets, with equal "
-            "options but `uri_column=`; `feature_columns=depth:bytes` stores the bytes as they are"
+            "column 'depth' holds images, or other bytes that are not text; name it as "
+            "`uri_column=depth`, or, if these are grayscale PNGs, as `feature_columns=depth:pair` "
+            "next to another, or leave it out; two color images become two datasets that differ "
+            "only in `uri_column=`; `feature_columns=depth:bytes` stores the bytes as they are"
         )
 
 
@@ -794,7 +794,7 @@ def test_compressed_tfrecords_are_refused(name: str, tmp_path: Path) -> None:
 def test_what_is_no_tfrecord_is_called_so(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"no records\n")
     for options in ({}, {"resize": "none"}):
-        with pytest.raises(BeamTfrError, match="is no TFRecord"):
+        with pytest.raises(BeamTfrError, match="is not a TFRecord"):
             rows_of(tmp_path / name, **options)
 
 

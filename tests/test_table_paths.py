@@ -118,7 +118,7 @@ def test_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     (_, ref) = read(folder, "~/2.jpg", "~/9.jpg")
     assert ref.reason == "bad-value"
-    assert f"'~/9.jpg' is {folder}/9.jpg here" in ref.detail
+    assert f"'~/9.jpg' means {folder}/9.jpg here" in ref.detail
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_paths_of_another_machine_are_found_by_their_ends(
         frame.to_json(table, orient="records", lines=True)
     tables = opened(table)
     assert [ref.key for ref in tables.read(str(table))] == [*names]
-    (line,) = [line for line in tables.warnings if "at their beginning" in line]
+    (line,) = [line for line in tables.warnings if "without the prefix" in line]
     assert str(tmp_path) in line
     below = opened(write_table(tmp_path / "tables/t.jsonl", *cells), image_root=str(tmp_path))
     assert [ref.key for ref in below.read(below.files[0])] == [*names]
@@ -192,7 +192,7 @@ def test_copies_of_images_on_gcs(
     table = write_table(tmp_path / "t.jsonl", cell)
     tables = opened(table)
     assert [tables.root + ref.key for ref in tables.read(str(table))] == [f"{tmp_path}/img/a.jpg"]
-    assert "without gs://b/data/ at their beginning" in tables.warnings[0]
+    assert "without the prefix gs://b/data/" in tables.warnings[0]
     fake.put("data/img/a.jpg", b"y")
     tables = opened(table)
     assert [tables.root + ref.key for ref in tables.read(str(table))] == [cell]
@@ -228,9 +228,9 @@ def test_a_name_that_differs_by_case_alone_is_found_and_told(tmp_path: Path) -> 
     tables = opened(write_table(tmp_path / "t.jsonl", *cells))
     refs = [*tables.read(tables.files[0])]
     assert [ref.key for ref in refs[:3]] == ["im9.jpg", "Sub/b.JPG", "two.jpg"]
-    assert "may be each of TWO.jpg; two.jpg" in refs[3].detail
+    assert "may be any of TWO.jpg; two.jpg" in refs[3].detail
     assert refs[4].key == "none.jpg"
-    (line,) = [line for line in tables.warnings if "case alone" in line]
+    (line,) = [line for line in tables.warnings if "only in case" in line]
     assert "im9.jpg for IM9.JPG" in line
     assert not opened(write_table(tmp_path / "t.jsonl", "im9.jpg", "none.jpg")).warnings
 

@@ -488,7 +488,7 @@ def test_values_that_do_not_fit_are_rejects_with_column_and_row(
                 f"fit into 32 bits",
                 "7: column 'marks': 'x' is not a number",
                 "8: column 'path': 'https://example.org/1.jpg': only local paths and gs:// are "
-                "read; download the files, and write their paths in place of the addresses",
+                "read; download the files, and write their paths instead of the URLs",
             )
         }
     flags = [
@@ -685,8 +685,8 @@ def test_features_that_look_like_coordinates(
         }
         warnings = open_tables(find_content(from_values(given | how, ConvertOptions))).warnings
         expected = (
-            f"features that look like coordinates do not follow the pixels: {told}; declare "
-            f"boxes and their points, "
+            "features that look like coordinates are not adjusted when images are resized or "
+            f"turned: {told}; declare boxes and their points, "
             "such as --feature_columns box:bbox[xyxy],outline:points[xy]"
         )
         assert [*map(spell_as_flags, warnings)] == [expected] * bool(told and resized)
@@ -712,8 +712,8 @@ def test_plan_and_convert_tell_what_the_columns_look_like(
         "*",
     ]
     box = (
-        "features that look like coordinates do not follow the pixels: box; declare boxes "
-        "and their points, such as "
+        "features that look like coordinates are not adjusted when images are resized or turned: "
+        "box; declare boxes and their points, such as "
     )
     assert box in beam_tfr("plan", *flags).out
     done = beam_tfr("convert", *flags, "--output", tmp_path / "o")
@@ -849,9 +849,9 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         (
             "t.xlsx",
             b"PK",
-            "is no TFRecord, and the names of other tables must end in .csv, .tsv, .jsonl, ",
+            "is not a TFRecord, and the names of other tables must end in .csv, .tsv, .jsonl, ",
         ),
-        ("n02_1", b"<annotation><folder>02", "rename files of VOC so that their names end in .xml"),
+        ("n02_1", b"<annotation><folder>02", "rename VOC files so that their names end in .xml"),
         ("output.manifest", b'{"source-ref": "a.jpg"}\n', "is JSON Lines: name it .jsonl"),
         ("info.labels", b'{\n  "version": 1}', "it is JSON: name it .json"),
         ("train.lst", b"0\t0.0\tcat/a.jpg\n", "number<TAB>label<TAB>path"),

@@ -206,7 +206,7 @@ def test_ids_without_a_name_are_rejects_and_splits_can_be_others(
 
 
 def test_only_one_dataset(tmp_path: Path) -> None:
-    with pytest.raises(BeamTfrError, match="is a dataset, which can only be read alone"):
+    with pytest.raises(BeamTfrError, match="is a dataset, which must be the only table"):
         package.plan(
             table=[tmp_path / "dataset_info.json", tmp_path / "t.csv"], output=tmp_path / "d"
         )

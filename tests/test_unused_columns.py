@@ -204,7 +204,7 @@ def test_coordinates_that_are_stored_as_numbers_are_told(tmp_path: Path, columns
         table=(str(path),), output="/o", uri_column="path", feature_columns={"*": ""}
     )
     warnings = open_tables(find_content(options)).warnings
-    assert [line for line in warnings if "do not follow the pixels" in line]
+    assert [line for line in warnings if "are not adjusted when" in line]
 
 
 def test_columns_beside_those_of_boxes_that_are_not_stored(tmp_path: Path) -> None:
@@ -569,7 +569,7 @@ def test_a_table_without_a_header_is_offered_with_its_options(tmp_path: Path) ->
     path.write_text(f"set,path,class\n{path.read_text()}")
     content = find_content(ConvertOptions(table=(str(path),), output="/o"))
     (line,) = [line for line in open_tables(content).warnings if "names images" in line]
-    assert "`uri_column=path` `label_column=class` reads them" in line
+    assert "`uri_column=path` `label_column=class` reads the images" in line
 
 
 def test_a_legend_of_masks_is_no_table(tmp_path: Path) -> None:

@@ -23,19 +23,19 @@ from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.suggested_roles import suggest_roles
 
-LEAST_NUMBERS = 20  # so many different numbers in as many rows are hardly classes
+LEAST_NUMBERS = 20  # this many different numbers in as many rows are hardly classes
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
 _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
-# Texts in brackets that are no lists or objects of JSON, Python or NumPy.
+# Strings that look like lists or objects of JSON, Python or NumPy.
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,[^,]*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 _LIKE_OBJECTS = re.compile(r"\s*+\[?\s*+\{")
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
-_FIRST_CELLS = 20  # of a column; all of them name images
-_MOST_FOLDERS = 20  # folders beside a table in which images are looked for
+_FIRST_CELLS = 20  # cells of a column that must all name images
+_MOST_FOLDERS = 20  # folders next to a table that are searched for images
 
 
 def warn_of_numbers_as_classes(
@@ -47,9 +47,9 @@ def warn_of_numbers_as_classes(
         column = options.label_column
         yield (
             f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
-            "each of which becomes a class; if it is a value to predict, make it a feature: "
-            f"`feature_columns={column}:float` instead of `label_column=`, which readers return in "
-            f"place of labels by target={column!r}"
+            "each of which becomes a class; if they are values to predict, make them a feature: "
+            f"`feature_columns={column}:float` instead of `label_column=`; readers return it in "
+            f"place of labels with target={column!r}"
         )
 
 
@@ -71,10 +71,10 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
         return
     shown = join_names(folders)
     if is_tar:
-        cure = f"`input={content.files[0]}` instead of `table=` takes the folders as classes"
+        cure = f"`input={content.files[0]}` instead of `table=` uses the folders as classes"
     else:
-        cure = "a file with their whole paths as `input_list=` takes the folders as classes"
-    yield f"images are in several folders, {shown}, and nothing says their classes: {cure}"
+        cure = "`input_list=`, with a file of their full paths, uses the folders as classes"
+    yield f"images are in several folders, {shown}, but nothing names their classes: {cure}"
 
 
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -89,9 +89,9 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
         names = [cell for cell in column_cells if cell not in (None, "")][:_FIRST_CELLS]
         if names and all(isinstance(name, str) and _NUMBERED.fullmatch(name) for name in names):
             yield (
-                f"column {column!r} has names of images with more behind them, such as "
-                f"{names[0]:.100}, but each row is a record without its image: write both into "
-                'columns of their own; with pandas: table[["image", "class"]] = '
+                f"column {column!r} has names of images followed by something else, such as "
+                f"{names[0]:.100}, but each row becomes a record without its image: write both "
+                'into separate columns; with pandas: table[["image", "class"]] = '
                 f'table["{column}"].str.rsplit("_", n=1, expand=True)'
             )
             return
@@ -101,8 +101,9 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
             if root != folder:
                 cure += f" with `image_root={root}`"
             yield (
-                f"column {column!r} names images, such as {names[0]:.100}, but each row is a "
-                f"record without its image: {cure} reads them, and `encoding=row` keeps it so"
+                f"column {column!r} names images, such as {names[0]:.100}, but each row becomes a "
+                f"record without its image: {cure} reads the images, and `encoding=row` keeps the "
+                "rows as records"
             )
             return
 
@@ -144,7 +145,7 @@ def _names_image(cell: str, folder: str, finder: ImageFinder) -> bool:
         return True
     if storage.is_remote(folder):  # listing it would take long
         return False
-    with contextlib.suppress(ValueError):  # the text is no path
+    with contextlib.suppress(ValueError):  # the string is not a path
         path = finder.find(cell, folder)
         return has_image_name(path) and os.path.exists(path)
     return False
@@ -172,7 +173,7 @@ def warn_of_texts(
         if texts and not typed and all(map(_LIKE_LIST.fullmatch, texts)):
             cure = 'write lists as JSON, such as ["a", "b"] or [1, 2]'
             if all(map(_LIKE_OBJECTS.match, texts)):
-                cure = "in JSON Lines, fields of objects are read"
+                cure = "write the table as JSON Lines, where fields of objects can be read"
             yield (
                 f"column {feature.name!r} has lists or objects as text, such as {min(texts):.60}, "
                 f"and is stored as text; {cure}"
@@ -189,22 +190,22 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
     marked = sorted(filter(_MARKED.fullmatch, texts))
     if marked and {*others} <= {*marked}:
         return (
-            f" with signs, such as {marked[0]:.30}, and is stored as text; write numbers without "
-            "them"
+            f" with symbols, such as {marked[0]:.30}, and is stored as text; write numbers "
+            "without symbols"
         )
     if not others:
         return ""
     if all(map(_WITH_COMMA.fullmatch, others)):
         return (
             f" with commas, such as {others[0]:.30}, and is stored as text; write numbers with a "
-            "decimal point, and no mark for thousands"
+            "decimal point and no thousands separators"
         )
     if 2 * len(others) > len(texts):
         return ""
     shown = join_names([f"{text:.30}" for text in others])
     return (
-        f", but is stored as text because of {shown}; `na_values=` names what stands for a missing "
-        f"value, and `feature_columns={column}:float` rejects rows with other texts"
+        f", but is stored as text because of {shown}; `na_values=` lists values that stand for a "
+        f"missing one, and `feature_columns={column}:float` rejects rows with any other text"
     )
 
 
@@ -221,8 +222,8 @@ def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind])
     coordinates = find_coordinates(plain)
     if coordinates:
         yield (
-            "features that look like coordinates do not follow the pixels: "
-            f"{join_texts(coordinates)}; declare boxes and their points, such as "
+            "features that look like coordinates are not adjusted when images are resized or "
+            f"turned: {join_texts(coordinates)}; declare boxes and their points, such as "
             "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
         )
 
@@ -234,8 +235,8 @@ def warn_of_ignored_orientation(
     has_shapes = any(kind.follows_pixels and not kind.holds_files for kind in features)
     if options.ignore_orientation and has_shapes:
         yield (
-            "boxes, points and masks of the tables are taken for those of the upright images, and "
-            "turned to the pixels as they are stored: if they were drawn on these, give no "
-            "`ignore_orientation=`, and remove the orientation from the files "
+            "boxes, points and masks in the tables are assumed to be drawn on upright images, and "
+            "are turned along with the stored pixels: if they were drawn on the stored pixels, "
+            "omit `ignore_orientation=`, and remove the orientation from the files "
             "(exiftool -r -Orientation= -overwrite_original FOLDER)"
         )

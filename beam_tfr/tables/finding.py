@@ -54,7 +54,7 @@ def _find_dataset(options: ConvertOptions, path: str) -> TableContent:
     """
     is_pattern = is_wild(path) and not storage.find(path)
     if len(options.table) > 1 or is_pattern:
-        raise table_error(path, "is a dataset, which can only be read alone: give the path of one")
+        raise table_error(path, "is a dataset, which must be the only table: give its exact path")
     open_content = open_dataset if path.endswith(MANIFEST_FILE) else open_tfds
     return open_content(options, path)
 
@@ -74,8 +74,8 @@ def _check_kinds(files: Sequence[str]) -> None:
         if isinstance(first_format, Annotations) or isinstance(other_format, Annotations):
             raise table_error(
                 path,
-                f"is of another kind than {first}, and their columns have nothing in common: "
-                "convert each kind by itself, or write all as one CSV with a row for each box",
+                f"is of a different kind than {first}, and they have no columns in common: "
+                "convert each kind separately, or write all as one CSV with a row for each box",
             )
 
 
@@ -91,7 +91,7 @@ def _refuse_shards(files: Sequence[str]) -> None:
             cure = suggest_dataset(folder)
             if cure:
                 raise table_error(
-                    path, f"is a shard, which does not say what its split and classes are{cure}"
+                    path, f"is a shard, which does not record its split and classes{cure}"
                 )
             return
 
@@ -169,7 +169,7 @@ def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]
     yield from filter(None, [matched.folders.repeats.describe()])
     if matched.markers:
         texts = join_texts(sorted(matched.markers))
-        yield f"files that systems make beside tables are skipped: {texts}"
+        yield f"files that other systems add to folders of tables are skipped: {texts}"
     empty = sorted(matched.empty.difference(tables))
     if empty:
         yield f"tables of 0 bytes are skipped: {join_texts(empty)}"
@@ -197,4 +197,4 @@ def _warn_of_folders(folders: Iterable[str]) -> Iterator[str]:
     """Yields a warning about folders whose names look like those of tables."""
     named_so = [folder for folder in sorted(folders) if has_table_name(folder)]
     if named_so:
-        yield f"folders are no tables, and are skipped: {join_texts(named_so)}"
+        yield f"folders with names like those of tables are skipped: {join_texts(named_so)}"

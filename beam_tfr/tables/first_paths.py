@@ -8,7 +8,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from beam_tfr.tables.paths import read_path
 
-MOST_PATHS = 200  # first paths that are looked at
+MOST_PATHS = 200  # first paths that are checked
 _MOST_REMOTE = 8  # each path takes a request
 
 
@@ -51,8 +51,8 @@ def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
         if not isinstance(path.text, ImageName) and _is_there(path, finder):
             file = finder.find(path.text, path.base).removeprefix(path.base)
             example = (
-                "where no file is at the path that is written, the one that differs by case alone "
-                f"is taken, such as {file} for {path.text}"
+                "if there is no file at a path as written, the file that differs only in case is "
+                f"used, such as {file} for {path.text}"
             )
             return PathSurvey(ignores_case=True, example=example)
     has_files = len(missing) < len(paths)
@@ -85,12 +85,11 @@ def _describe_missing(paths: Sequence[WrittenPath]) -> str:
     if not paths:
         return ""
     text, base = paths[0]
-    start = f"none of the first {len(paths)} images is there, such as "
+    start = f"none of the first {len(paths)} images exists, such as "
     try:
         read_path(text)
     except ValueError as error:
         return f"{start}{error}"
     return (
-        f"{start}{text:.200}, looked for below {base}: `image_root=` names the folder that their "
-        "paths start from"
+        f"{start}{text:.200} in {base}: `image_root=` names the folder that their paths start from"
     )

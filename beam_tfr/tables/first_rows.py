@@ -37,8 +37,8 @@ from beam_tfr.tables.joining import (
 from beam_tfr.tables.missing_values import MissingValues, describe_unused
 from beam_tfr.tables.several_classes import find_presence_column
 
-SAMPLE_ROWS = 10_000  # first rows of the tables in the order of their names
-SAMPLE_FILES = 2_000  # rows with a file each, which is read again later
+SAMPLE_ROWS = 10_000  # first rows of the tables, which are sorted by name
+SAMPLE_FILES = 2_000  # rows that each have a file, which is read again later
 SAMPLE_BYTES = 256 << 20  # 256 MiB of memory for cells, after which no more rows are read
 _PLACE_BYTES = 8
 SAMPLE_TABLES = 1_000  # an XML file is a table of one row
@@ -201,7 +201,7 @@ class _FirstRowsReader:
 
 def _measure_cell(cell: Any) -> int:
     """Estimates how many bytes of memory a cell takes, including its slot in a row."""
-    if type(cell) is str:  # Python keeps texts of one letter only once
+    if type(cell) is str:  # Python keeps a single copy of each one-letter string
         return _PLACE_BYTES + (sys.getsizeof(cell) if len(cell) > 1 else 0)
     return _PLACE_BYTES + measure_value(cell)
 
@@ -295,23 +295,23 @@ def check_images(
     if uri_column:
         cells = sample[uri_column]
         if all(isinstance(cell, BadCell) for cell in cells):
-            problem = f"column {uri_column!r} {cells[0].problem}, in all of the first rows"
+            problem = f"column {uri_column!r} {cells[0].problem} in all of the first rows"
             raise table_error(path, problem)
     are_samples = may_hold_images(path)
     for name, cells in sample.items():
         if name in images:
             continue
         cure = (
-            f"name it as `uri_column={name}`, or, if these are gray PNGs, as "
-            f"`feature_columns={name}:pair` beside another, or leave it out; two images in color "
-            "become two datasets, with equal options but `uri_column=`"
+            f"name it as `uri_column={name}`, or, if these are grayscale PNGs, as "
+            f"`feature_columns={name}:pair` next to another, or leave it out; two color images "
+            "become two datasets that differ only in `uri_column=`"
         )
         if _holds(storage.Entry, cells[0]):
             raise table_error(path, f"column {name!r} holds images; {cure}")
         if are_samples and not declarations.get(name) and _holds(bytes, cells[0]):
             raise table_error(
                 path,
-                f"column {name!r} holds images, or other bytes that are no text; {cure}; "
+                f"column {name!r} holds images, or other bytes that are not text; {cure}; "
                 f"`feature_columns={name}:bytes` stores the bytes as they are",
             )
 
@@ -329,7 +329,7 @@ def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> 
                 raise table_error(
                     content.files[0],
                     f"column {name!r} has values in single quotes, such as {cell:.100}, which "
-                    "would be part of them; save the table with double quotes, or without any",
+                    "would be part of the values; save the table with double quotes or without any",
                 )
 
 

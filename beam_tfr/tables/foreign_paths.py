@@ -18,9 +18,9 @@ from beam_tfr.tables.paths import resolve_path
 WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
 _OWN_ADDRESS = re.compile("(?i)file:")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
-_MOST_TRIED = 16  # of the first paths, evenly spread
-_MOST_REMOTE = 4  # each path takes a request for each way to read it
-_MOST_FOLDERS = 32  # folders at the beginning of paths that may be left out
+_MOST_TRIED = 16  # first paths to try, evenly spaced
+_MOST_REMOTE = 4  # each path takes a request for each rule that is tried
+_MOST_FOLDERS = 32  # leading folders of paths that may be removed
 
 
 class ForeignPaths(NamedTuple):
@@ -76,13 +76,13 @@ def describe_foreign_paths(foreign: ForeignPaths) -> str:
     """Returns the message about paths from another machine."""
     if foreign.problem:
         return (
-            "whether images are where the paths of the first rows say is unknown "
-            f"({foreign.problem}); without {foreign.prefix} at their beginning, they are found in "
-            f"{foreign.root}: leave it out of the paths to read these"
+            "it is unknown whether the image paths in the first rows exist "
+            f"({foreign.problem}); without the prefix {foreign.prefix}, files are found in "
+            f"{foreign.root}: remove the prefix from the paths to read these files"
         )
     return (
-        f"no file is where the paths of the first rows say; without {foreign.prefix} at their "
-        f"beginning, they are found in {foreign.root}, where all paths start now"
+        "none of the image paths in the first rows exists; without the prefix "
+        f"{foreign.prefix}, files are found in {foreign.root}, so all paths are read that way"
     )
 
 

@@ -49,10 +49,10 @@ from beam_tfr.tables.tars import Tar
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.tfrecord_rows import TfRecord
 
-_BEGIN_BYTES = 4 << 10  # of a table whose name says nothing; enough for its first lines
-_FIRST_BYTES = 256 << 20  # 256 MiB of a table, in which first rows are read
+_BEGIN_BYTES = 4 << 10  # of a table whose name shows no format; enough for its first lines
+_FIRST_BYTES = 256 << 20  # 256 MiB of a table, from which first rows are read
 _MOST_JSON_BYTES = 16 << 20  # 16 MiB of a JSON file, which may show its kind
-_JSON_LINES = "; with an object in each line it is JSON Lines: name it .jsonl"
+_JSON_LINES = "; with an object on each line, it is JSON Lines: name it .jsonl"
 _COLUMN = re.compile(rb'\s*"?[A-Za-z_][^"\\/]{0,60}"?\s*')
 _LIST_LINE = re.compile(rb"[0-9]+\t[0-9.]+\t[^\t]+")
 _TFRECORDS = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".tf_record", ".record", ".records")
@@ -72,8 +72,8 @@ FORMATS: dict[str, TableFormat] = {
 
 # What to do about files that other programs read as tables.
 _ADVICE = {
-    ".txt": "; paths alone are an `input_list=`; with a class after each, save it as CSV with the "
-    "first line path,class",
+    ".txt": "; give a list of paths as `input_list=`; if a class follows each path, save the list "
+    "as CSV with the first line path,class",
     ".arrow": "; datasets.load_from_disk(FOLDER).to_parquet(FILE) writes Parquet",
     ".feather": "; pandas.read_feather(FILE).to_parquet(FILE) writes Parquet",
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "; save the sheet as CSV"),
@@ -82,7 +82,7 @@ _ADVICE = {
     ),
     **dict.fromkeys(
         (".npy", ".npz", ".mat", ".h5", ".hdf5", ".rec", ".lmdb", ".mdb", ".pt", ".pth"),
-        "; of this, write images as files, and what it says of them as CSV",
+        "; write its images as files, and its data about them as CSV",
     ),
     **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "; decompress it first"),
 }
@@ -137,7 +137,7 @@ def _name_error(path: str, begin: bytes) -> UsageError:
     advice = next(filter(None, _list_advice(path, begin)))
     names = ", ".join(FORMATS)
     return table_error(
-        path, f"is no TFRecord, and the names of other tables must end in {names}{advice}"
+        path, f"is not a TFRecord, and the names of other tables must end in {names}{advice}"
     )
 
 
@@ -148,11 +148,11 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
     yield suggest_dataset(path.rpartition("/")[0])
     yield _suggest_setup(path, begin)
     if is_zip and has_table_name(path[: -len(".zip")]):  # Kaggle zips tables like this
-        yield "; unzip it first, and name the table that was in it"
+        yield "; unzip it first, and give the table that was in it"
     if is_zip or has_image_name(path):
-        yield f"; images, and those in a .zip, are an input: `input={path}`"
+        yield f"; images, alone or in a .zip, are an input: `input={path}`"
     if begin.startswith((b"<annotation", b"<?xml")):
-        yield "; rename files of VOC so that their names end in .xml"
+        yield "; rename VOC files so that their names end in .xml"
     if name.endswith(".txt"):
         text = describe_outlined_words(path) if has_outlined_words(begin) else describe_text(begin)
         yield text and f"; it {text}"
@@ -185,9 +185,9 @@ def _suggest_name(begin: bytes) -> str:
         return _JSON_LINES if has_object and not rest else "; it is JSON: name it .json"
     if _LIST_LINE.fullmatch(first_line):
         return (
-            "; as a list of MXNet, with a number, a class and a path in each line, it is read with "
-            "the first line number<TAB>label<TAB>path, a name that ends in .tsv, `uri_column=path` "
-            "and `label_column=label`"
+            "; if it is an MXNet list, with a number, a class and a path on each line, add the "
+            "first line number<TAB>label<TAB>path, name it .tsv, and give `uri_column=path` and "
+            "`label_column=label`"
         )
     return _suggest_delimited(first_line, rest)
 

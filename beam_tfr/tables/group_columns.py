@@ -47,7 +47,7 @@ def _describe_columns(content: TableContent, columns: Sequence[str]) -> str:
     column = min(numbers, key=lambda name: numbers[name])
     return (
         f"column {column!r} seems to name groups: {descriptions[column]}, and random splits may "
-        f"separate them; `group_column={column}` keeps each in one split"
+        f"separate these rows; `group_column={column}` keeps each group in one split"
     )
 
 
@@ -60,7 +60,8 @@ def _describe_names(content: TableContent, images: Sequence[str]) -> str:
     column = content.options.uri_column
     return (
         f"names of images in column {column!r} seem to contain groups: {number:,} of the first "
-        f"{len(images):,} contain {group}, and random splits may separate them; to keep each in "
-        "one split, write the groups into a column, which `group_column=` names; with pandas: "
+        f"{len(images):,} contain {group}, and random splits may separate these; to keep each "
+        "group in one split, write groups into a column and name it in `group_column=`; with "
+        "pandas: "
         f'table["group"] = table["{column}"].str.extract("{PATTERN}")'
     )

@@ -41,7 +41,7 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     elif {"path", "class"} <= {*names}:
         options = ", and give `uri_column=path` `label_column=class`"
     return (
-        f"its first line, {','.join(header)!r:.100}, is a row, not the names of columns; "
+        f"its first line, {','.join(header)!r:.100}, is a row instead of column names; "
         f"write a line with names before it{corners}, such as {','.join(names)}{options}"
     )
 

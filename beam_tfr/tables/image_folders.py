@@ -21,11 +21,11 @@ from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.tables.paths import folder_around, folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
-_FIRST_ROWS = 8  # rows whose files are looked for
-_MOST_FOLDERS = 1_000  # of tables, beside which images are looked for
-_MOST_SECOND = 30  # folders in which second copies of files are looked for
+_FIRST_ROWS = 8  # rows whose files are looked up
+_MOST_FOLDERS = 1_000  # folders of tables near which images are searched for
+_MOST_SECOND = 30  # folders that are searched for second copies of files
 _EXTENSIONS = [f".{each}" for name in FORMAT_OF for each in (name, name.upper())]
-_SIBLINGS = ("", "images/", "JPEGImages/")  # below the folder around that of the tables
+_SIBLINGS = ("", "images/", "JPEGImages/")  # in the parent of the tables' folder
 _IN_CAPITALS = "Images/"  # the same folder as images/ on a disk that ignores case
 
 
@@ -108,8 +108,8 @@ def describe_second_files(
                 first = resolve_path(uri, image_folder.base)
                 second = resolve_path(uri, image_folder.path)
                 return (
-                    f"{uri} in {members[0]} may be {first} or {second}: the former is taken, and "
-                    "so for all of its rows; where the latter is meant, write its folder in the "
+                    f"{uri} in {members[0]} may be {first} or {second}: the former is used, and "
+                    "likewise for other rows; if the latter is meant, add its folder to the "
                     f"paths, or give `image_root={image_folder.path.rstrip('/')}`"
                 )
     return ""
@@ -228,7 +228,7 @@ def _list_names(folder: str) -> tuple[str, ...]:
     Args:
         folder: the folder, with a trailing slash.
     """
-    with contextlib.suppress(OSError):  # one of them is not there
+    with contextlib.suppress(OSError):  # one of them does not exist
         if os.path.samefile(f"{folder}{_IN_CAPITALS.lower()}", f"{folder}{_IN_CAPITALS}"):
             return _SIBLINGS
     return (*_SIBLINGS, _IN_CAPITALS)
@@ -303,8 +303,8 @@ def describe_image_root(image_root: str, folder: str) -> str:
     if not image_root:
         return ""
     return (
-        f"the files that tables in {folder} name are not there, but below {image_root}, from which "
-        f"their paths start, as with `image_root={image_root.rstrip('/')}`"
+        f"the files that tables in {folder} name are not there, but in {image_root}, so paths "
+        f"start from there, as with `image_root={image_root.rstrip('/')}`"
     )
 
 
@@ -314,9 +314,8 @@ def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
     if not paths:
         return ""
     return (
-        "the files that tables name are in folders that are named like them or theirs, or in or "
-        "beside theirs; from these their paths start: "
-        f"{join_texts(paths, most=5, separator=', ')}"
+        "the files that tables name are in other folders, chosen by the names and places of the "
+        f"tables; paths start from: {join_texts(paths, most=5, separator=', ')}"
     )
 
 

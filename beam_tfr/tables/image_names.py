@@ -22,9 +22,9 @@ from beam_tfr.schema.extensions import has_image_name, stem_of_image
 from beam_tfr.tables.part_folders import PartFolders
 from beam_tfr.tables.paths import list_other_paths, resolve_path
 
-_MOST_NAMES = 500_000  # held at a time, about 300 bytes each
-_NAMES_OF_FOLDER = 10  # a folder counts as so many, in addition to its own
-_MOST_FOLDERS = 32  # folders of a path on another machine that are tried here
+_MOST_NAMES = 500_000  # names in memory, about 300 bytes each
+_NAMES_OF_FOLDER = 10  # names that a folder counts as, in addition to those in it
+_MOST_FOLDERS = 32  # folders in a path from another machine that are tried here
 _NO_FOLDERS = ("", ".", "..")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -97,7 +97,7 @@ class ImageFinder:
         self._names = dict[str, Mapping[str, list[str]]]()
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
-        # Files that were listed stay in their places.
+        # Cached listings are left out.
         make = functools.partial(
             type(self), prefix=self._prefix, ignores_case=self._ignores_case, parts=self._parts
         )
@@ -130,7 +130,7 @@ class ImageFinder:
         if others:
             path = self._choose([path, *others])
         if cell.startswith("~/") and not self._exists(path):
-            raise ValueError(f"{cell!r:.200} is {path} here, and there is no such file")
+            raise ValueError(f"{cell!r:.200} means {path} here, and there is no such file")
         return self._complete(path)
 
     def _find_part(self, parts: PartFolders, name: str) -> str:
@@ -170,7 +170,7 @@ class ImageFinder:
         for name in missing:
             names = self._list_names(folder).get(fold_name(name), [])
             if len(names) > 1 and name not in names:
-                raise ValueError(f"{path!r:.200} may be each of {join_texts(names)}")
+                raise ValueError(f"{path!r:.200} may be any of {join_texts(names)}")
             if not names:
                 return path
             folder = f"{folder}/{name if name in names else names[0]}"
@@ -215,7 +215,7 @@ class ImageFinder:
         folder, _, file_name = path.rpartition("/")
         similar = self._list(folder).find_similar(file_name)
         if len(similar) > 1:
-            raise ValueError(f"{shown!r:.200} may be each of {join_texts(similar)}")
+            raise ValueError(f"{shown!r:.200} may be any of {join_texts(similar)}")
         return "".join(similar)
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
@@ -269,7 +269,7 @@ class ImageFinder:
             try:
                 names = storage.list_folder(folder)
             except PermissionError:
-                pass  # reading a file in the folder says so
+                pass  # reading a file in the folder raises the error
             except OSError as error:
                 raise UsageError(f"{folder} cannot be listed: {error.strerror}") from error
             if self._num_names > _MOST_NAMES:

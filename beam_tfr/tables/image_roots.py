@@ -145,7 +145,7 @@ def _check_image_root(image_root: str, missing: str) -> None:
     if storage.find(image_root):
         problem = "this is a file; give the folder of the images"
         if ARCHIVE.search(image_root) or PACKED.search(image_root):
-            problem = "images in archives are not read for tables: unpack it, and give the folder"
+            problem = "tables cannot use images in archives: unpack it, and give the folder"
     raise UsageError(f"{problem}; {missing}", option="image_root", value=image_root)
 
 
@@ -351,7 +351,7 @@ def _common_root(folder: str, uris: Sequence[Any]) -> str:
         return folder
     remote = [path for path in paths if storage.is_gcs(path)]
     local = [path for path in paths if not storage.is_gcs(path)]
-    if len(remote) != len(local):  # else nothing shows which of them are astray
+    if len(remote) != len(local):  # otherwise, nothing shows which paths are wrong
         paths = max(remote, local, key=len)
     return _common_folder(paths, "the files that its rows name")
 
@@ -386,8 +386,8 @@ def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
     for cell, path in images:
         if path != resolve_path(cell, base):
             yield (
-                "where no file is at the path that is written, one with other slashes or "
-                "spaces, with its stem, or without the folders before it, is taken, such as "
+                "if there is no file at a path as written, one with other slashes, spaces or "
+                "extension, or without leading folders, is used, such as "
                 f"{path.removeprefix(base)} for {cell}"
             )
             return

@@ -24,17 +24,17 @@ from beam_tfr.tables.shared_images import SeparatedLists, SplitList, separate_li
 # Chooses the lists among text files, given path -> name: path -> split.
 _Choose = Callable[[Mapping[str, str]], dict[str, str]]
 UNLISTED = "unlisted"  # the split of images that no list names
-# Folders of lists, beside the folder of annotations or the one around it: for all images, and for
-# the images of a task.
+# Folders of lists, next to the folder of annotations or its parent: for all images, and for the
+# images of a task.
 _FOLDERS = ("ImageSets/Main", "ImageSets")
 _TASK_FOLDERS = ("ImageSets/Segmentation", "ImageSets/Layout", "ImageSets/Action")
-_FIRST_LIST = "train"  # without it, there are no other lists among annotations
+_FIRST_LIST = "train"  # if it is missing, no other lists are expected among annotations
 _OTHER_LISTS = ("val", "valid", "validation", "test", "trainval")
 _BOTH = "trainval"  # the list of train and val together
 _OTHER_OF = {"train": "val", "val": "train"}
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
 _MOST_LINES = 2_000_000
-# A path in a line, and what follows it: another path, or a class.
+# A path in a line, followed by another path or a class.
 _FILE = re.compile(rf"(?i)(.+?\.(?:{'|'.join(FORMAT_OF)}|xml))(?:[\s,;].*)?")
 # Numbers after names, such as whether an image shows a class, in a line that is read backwards.
 _NUMBERS = re.compile(r"(?:[0-9]++-?+\s++)++")
@@ -180,7 +180,7 @@ def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mappi
 def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
     """Yields the text files in the parent folder of annotations, then lists among annotations."""
     beside = annotations.rstrip("/").rpartition("/")[0]
-    with contextlib.suppress(PermissionError):  # the folder need not be listed otherwise
+    with contextlib.suppress(PermissionError):  # nothing else needs to list the folder
         yield _list_texts(beside)
     yield _find_among(annotations)
 
@@ -258,7 +258,7 @@ def _read_names(path: str) -> Iterator[str]:
     data = storage.read_bytes(path, max_bytes=_MAX_LIST_BYTES)
     if len(data) > _MAX_LIST_BYTES or data.count(b"\n") > _MOST_LINES:
         problem = (
-            f"has more than {_MAX_LIST_BYTES >> 20} MiB, or {_MOST_LINES:,} lines; "
+            f"is larger than {_MAX_LIST_BYTES >> 20} MiB, or has more than {_MOST_LINES:,} lines; "
             "`splits=train=1` ignores such lists"
         )
         raise UsageError(problem, option="table", value=path)

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import operator
-import pickle  # nosec B403  # of what this process has written
+import pickle  # nosec B403  # only data that this process has written
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -183,7 +183,7 @@ class BoxJoin(RowJoin):
 
     def describe(self, first: "FirstRows") -> Iterator[str]:
         if not self.sides:
-            yield f"rows of one image are joined: each has a box, of column {self.box!r}"
+            yield f"rows of the same image are joined: each has a box, in column {self.box!r}"
         if not self.label:
             return
         left_out = [
@@ -282,7 +282,8 @@ class ClassJoin(RowJoin):
 
     def describe(self, first: "FirstRows") -> Iterator[str]:
         condition = f", unless its {self.presence} is 0" if self.presence else ""
-        yield f"rows of one image are joined: each has a class, of column {self.label!r}{condition}"
+        start = "rows of the same image are joined: each has a class"
+        yield f"{start}, in column {self.label!r}{condition}"
 
     def _join_classes(self, rows: Sequence[NumberedRow]) -> list[Any]:
         """Returns the classes of an image, without repeats."""
@@ -297,7 +298,7 @@ class ClassJoin(RowJoin):
         if _is_empty(cell):
             return []
         if isinstance(cell, dict | list):
-            return [BadCell(f"{cell!r:.60} is no class")]
+            return [BadCell(f"{cell!r:.60} is not a class")]
         try:
             return split_labels(cell, self.separator, in_text=False)
         except ValueError as error:
@@ -391,7 +392,7 @@ def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
         if isinstance(row, BadRow):
             raise damaged_table(
                 name_row(path, row.number),
-                f"{row.problem}; rows of one image are joined, and the image of this row would be "
+                f"{row.problem}; rows of the same image are joined, and this row's image would be "
                 "stored without it: correct the row, or remove it",
             )
         yield row
@@ -429,8 +430,8 @@ def _agree(rows: Sequence[NumberedRow], name: str, cure: str) -> Any:
         elif cell != first.cells[name]:
             rows_of_image = f"{name_number(first.number)} and {name_number(row.number)}"
             return Contradiction(
-                f"{rows_of_image} of one image have {name} "
-                f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has one; {cure}"
+                f"{rows_of_image} of the same image have {name} "
+                f"{first.cells[name]!r:.60} and {cell!r:.60}, but an image has only one; {cure}"
             )
     return first.cells[name]
 
@@ -472,7 +473,7 @@ def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[R
             for _, group in itertools.groupby(ordered, operator.itemgetter(0)):
                 yield _decode_rows(path, group)
     except sqlite3.Error as error:
-        problem = f"its rows cannot be sorted in a temporary file, whose folder is TMPDIR: {error}"
+        problem = f"its rows cannot be sorted in a temporary file in the folder TMPDIR: {error}"
         raise table_error(path, problem) from error
 
 
@@ -498,7 +499,7 @@ def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]
     for _, number, row in rows:
         room -= len(row)
         if room < 0:
-            problem = f"the rows of its image have more than {_MOST_JOINED_BYTES >> 20} MiB"
+            problem = f"the rows of its image are larger than {_MOST_JOINED_BYTES >> 20} MiB"
             raise damaged_table(name_row(path, number), problem)
         decoded.append(pickle.loads(row))  # noqa: S301  # nosec B301
     return decoded

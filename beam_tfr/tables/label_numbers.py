@@ -25,18 +25,18 @@ def warn_of_other_ids(content: TableContent, class_texts: Iterable[Any]) -> Iter
     if content.options.classes or content.read_rows or numbers not in content.columns:
         return
     number_of = _read_numbers(content, numbers)
-    texts = (text for text in class_texts if text is not None)  # images of background have none
+    texts = (text for text in class_texts if text is not None)  # background images have none
     names = {str(text).strip() for text in texts} | {*number_of}
-    if all(map(str.isdecimal, names)):  # numbers are sorted as such
+    if all(map(str.isdecimal, names)):  # numbers are sorted by value
         return
     for label_id, name in enumerate(sorted(names)):
         number = number_of.get(name, label_id)
         if number != label_id:
             yield (
-                f"nothing is stored of the column {numbers}: class {name} is {number} there, and "
-                f"gets the id {label_id}, as classes are sorted by name and counted from 0; "
-                "`classes=` names a file with a class on each line, the first of which has the "
-                "id 0 (a name such as unused takes the place of a number without a class)"
+                f"the column {numbers} is not stored: class {name} is {number} there, but "
+                f"gets the id {label_id}, since classes are sorted by name and counted from 0; to "
+                "choose the ids, give `classes=`, a file with a class on each line, starting with "
+                "the id 0 (write a name such as unused for a number without a class)"
             )
             return
 

@@ -52,7 +52,7 @@ class PartFolders(NamedTuple):
         """
         paths = self.list_paths(name)
         if len(paths) > 1:
-            raise ValueError(f"{name!r:.200} may be each of {join_texts(paths, _SHOWN, ', ')}")
+            raise ValueError(f"{name!r:.200} may be any of {join_texts(paths, _SHOWN, ', ')}")
         return "".join(paths)
 
     def list_paths(self, name: str) -> list[str]:

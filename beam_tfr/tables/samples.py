@@ -112,4 +112,4 @@ def _check_image(cell: Any) -> storage.Entry | BadCell:
         content = f"a list of {len(cell)} values"
     else:
         content = f"{cell!r:.100}"
-    return BadCell(f"holds {content}, and not the bytes of one image")
+    return BadCell(f"holds {content}, not the bytes of a single image")

@@ -48,7 +48,7 @@ class TfRecord(Samples):
     ) -> Iterator[dict[str, Any]]:
         first = file.read(HEADER_BYTES)
         if first and not begins_record(first):
-            raise ValueError("is no TFRecord: it does not begin with a length and its checksum")
+            raise ValueError("is not a TFRecord: it does not begin with a length and its checksum")
         file.seek(0)
         shard = archives.split_extension(listed.path)[1].partition("-")[2]
         folder = f"{shard}/" if shard else ""
