@@ -253,12 +253,13 @@ def bomb(width: int, height: int) -> bytes:
     ("data", "detail"),
     [
         (b"", "its depth is not an image; it must be a PNG"),
+        (b"\xff\xd8\xff", "its depth is a JPEG.*; pairs of color photos need two datasets"),
         (b"GIF89a", "its depth is a GIF; it must be a PNG"),
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, but the image has \(40, 30\)"),
         (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
         (
             png(np.full((30, 40, 3), (1, 2, 3), np.uint8)),
-            r"has 1 color \(#010203\); it must have one gray channel",
+            r"has 1 color \(#010203\); it must have one gray channel.*two datasets",
         ),
         (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
         (

@@ -20,7 +20,7 @@ from beam_tfr.features.gray_png import (
     encode_gray,
     gray_problems,
 )
-from beam_tfr.features.handling import Handling, scale_nearest
+from beam_tfr.features.handling import Handling, NotGrayError, scale_nearest
 from beam_tfr.features.mask_counts import count_masks, mask_statistics
 from beam_tfr.features.shapes import Shape, Tint, shown_size
 from beam_tfr.schema.beside import HANDLING
@@ -84,11 +84,13 @@ class Companion(ColumnKind):
             table names it.
         handling: how to treat its values, its size, and images without it.
         dtypes: Pillow modes that its file may have -> dtypes of the pixels.
+        note_for_photos: what else to say about a file that is not a gray PNG.
     """
 
     path: str = ""
     handling: Handling = Handling()
     word: ClassVar[str]
+    note_for_photos: ClassVar[str] = ""
     dtypes: ClassVar[Mapping[str, Any]] = _DTYPES
 
     needs_images = True
@@ -180,6 +182,8 @@ class Companion(ColumnKind):
             file = self.handling.read_pixels(data, pixels, self.dtypes)
         except Exception as error:  # Pillow raises many kinds of errors
             problem = str(error).partition(" <")[0]
+            if isinstance(error, NotGrayError):
+                problem += self.note_for_photos
             raise RejectError("bad-value", f"its {self.key} {problem}") from error
         values = file.values
         if file.needs_scaling:
@@ -287,6 +291,7 @@ class PairedImage(Companion):
     usage = "pair"
     word = "pair"
     noun = "pairs"
+    note_for_photos = "; pairs of color photos need two datasets, made with equal options"
 
     @property
     def is_reserved(self) -> bool:

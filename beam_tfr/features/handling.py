@@ -49,6 +49,10 @@ _COLORED = ("RGB", "RGBA", "LA", "PA")  # Pillow modes
 _BITS_AT = 24  # the bits of a sample, in the header of a PNG
 
 
+class NotGrayError(ValueError):
+    """A file is not a PNG with one gray channel."""
+
+
 class FilePixels(NamedTuple):
     """The pixels of a companion's file.
 
@@ -150,7 +154,7 @@ class Handling:
             width, height = image.size
             is_merged = image.mode in _COLORED and not self.colors
             if is_merged and data[_BITS_AT] > 8:  # Pillow reads only the upper half
-                raise ValueError(_DEEP_COLORS)
+                raise NotGrayError(_DEEP_COLORS)
             with pixels.hold_memory(_BYTES_A_PIXEL * width * height):
                 values = self._decode(image, dtypes)
                 stores_indices = image.mode == "P" and not self.colors
@@ -165,7 +169,7 @@ class Handling:
             return _replace(_read_gray(image), self.values)
         dtype = dtypes.get(image.mode)
         if dtype is None:
-            raise ValueError(f"has pixels of mode {image.mode}; {_ONE_CHANNEL}")
+            raise NotGrayError(f"has pixels of mode {image.mode}; {_ONE_CHANNEL}")
         values: NDArray[Any] = np.empty((image.height, image.width), dtype)
         for top, block in _blocks(image):  # Pillow would copy the whole image twice
             values[top : top + block.height] = np.asarray(block)
@@ -234,7 +238,7 @@ def _check_is_png(data: bytes) -> None:
     """
     for begin, name in _OTHER_FORMATS.items():
         if re.match(begin, data, re.DOTALL):
-            raise ValueError(f"is {name}")
+            raise NotGrayError(f"is {name}")
 
 
 def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -309,7 +313,7 @@ def _read_gray(image: Any) -> NDArray[np.uint8]:
         samples = np.asarray(block.convert("RGB"))
         gray = samples[..., 0]
         if (samples != gray[..., None]).any():
-            raise ValueError(_describe_colors(image))
+            raise NotGrayError(_describe_colors(image))
         _check_opaque(block)
         values[top : top + block.height] = gray
     return values
