@@ -128,7 +128,7 @@ def test_input_list_and_exclude(bucket: FakeGcs, beam_tfr: Command, tmp_path: Pa
     assert (run.code, run.err) == (
         2,
         "beam-tfr convert: --input: matches no image: --exclude leaves out all, or archives hold "
-        "none; those within archives are not read: unpack them\n",
+        "none; archives within archives are not read: unpack them\n",
     )
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (

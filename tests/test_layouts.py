@@ -1016,7 +1016,7 @@ def test_a_list_of_images_with_values_is_told_to_be_a_table(
     (tmp_path / "list.txt").write_text(text)
     plan = beam_tfr("plan", "--input_list", tmp_path / "list.txt", "--output", tmp_path / "out")
     assert plan.code
-    assert "such as path,class, it is a --table" in plan.err
+    assert "such as path,class, and read it with --table" in plan.err
     assert "--layout" not in plan.err
 
 

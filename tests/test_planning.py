@@ -374,7 +374,7 @@ def test_draft_errors() -> None:
     ):
         draft(survey(refs), num_shards={"test": 2})
     with pytest.raises(
-        UsageError, match="`splits=`: none of the 3 images falls into test; increase its share"
+        UsageError, match="`splits=`: none of the 3 images falls into test; increase its fraction"
     ):
         draft(survey(refs), splits={"train": "4/5", "test": "1/5"})
     shares = {"train": "4/5", "test": "1/5"}
@@ -407,7 +407,7 @@ def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(
     found = survey(refs_of(1, "a") + refs_of(1, "b"))
     found.counts.update(dict.fromkeys("ab", 499_999_999))
     said = (
-        f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, and a "
+        f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, but a "
         f"dataset has at most 100,000"
     )
     with pytest.raises(UsageError, match=f"`{option}=.*`: {said}; make them larger"):

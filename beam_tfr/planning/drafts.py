@@ -114,7 +114,7 @@ def draft_plan(
     """
     if not survey.counts:
         raise UsageError(
-            "matches no image: `exclude=` leaves out all, or archives hold none; those within "
+            "matches no image: `exclude=` leaves out all, or archives hold none; archives within "
             "archives are not read: unpack them",
             option="input",
         )
@@ -160,7 +160,7 @@ def _check_number(plan: Plan, record_bytes: float) -> None:
     option = size_options[0] if size_options else "target_shard_bytes"
     raise UsageError(
         f"{plan.matched:,} {plan.noun} of about {record_bytes:,.0f} bytes would be "
-        f"{plan.num_shards:,} shards, and a dataset has at most {MOST_SHARDS:,}; make them larger",
+        f"{plan.num_shards:,} shards, but a dataset has at most {MOST_SHARDS:,}; make them larger",
         option=option,
         value=plan.options[option] or DEFAULT_TARGET_BYTES,
     )
@@ -198,12 +198,12 @@ def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> Usag
     if _has_groups(options):
         problem += "; groups stay together"
         if options.get("stratify"):
-            problem += ", and there are too few, or they are too large"
+            problem += ", and there are too few groups, or they are too large"
         else:
             cure = "use `stratify=`, which divides groups by their sizes, or "
     if options.get("folds"):
         return UsageError(f"{problem}; {cure}use fewer", option="folds", value=options["folds"])
-    return UsageError(f"{problem}; {cure}increase its share, or leave it out", option="splits")
+    return UsageError(f"{problem}; {cure}increase its fraction, or leave it out", option="splits")
 
 
 def _has_groups(options: Mapping[str, Any]) -> bool:
@@ -224,7 +224,7 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
     columns = ", ".join(f"`{name}={options[name]}`" for name in names)
     rows = survey.counts.total()
     return UsageError(
-        f"none of the {rows} rows has a usable path, label and split ({columns}), "
+        f"none of the {rows} rows has a usable path, label and split ({columns}); "
         f"the first is {survey.first_unfit}: {survey.unfit_detail}",
         option="table",
     )
@@ -256,7 +256,7 @@ def _describe_flat(name: str) -> str:
             "class, and {number} or * elsewhere, or a `table=` with the class of each"
         )
     return (
-        f"say where the names hold the class, such as `layout='{layout}'`; or use `layout='*'`, "
+        f"show where the names hold the class, as in `layout='{layout}'`; or use `layout='*'`, "
         "for no classes, or a `table=`"
     )
 
@@ -264,9 +264,9 @@ def _describe_flat(name: str) -> str:
 def _name_with_value(name: str) -> UsageError:
     """Builds the error for files that do not match the layout, if the first is a line of a list."""
     return UsageError(
-        f"no file fits: the first one is {name!r}, a path with values beside it, and an "
-        "`input_list=` has paths alone; saved as CSV, with a first line that names each column, "
-        "such as path,class, it is a `table=`",
+        f"no file fits: the first one is {name!r}, a path followed by values, but an "
+        "`input_list=` has paths alone: save it as CSV, with a first line that names each column, "
+        "such as path,class, and read it with `table=`",
         option="input",
     )
 
@@ -277,10 +277,10 @@ def _name_without_image(name: str) -> UsageError:
         if other.names.search(name):
             return UsageError(f"{other.noun}, such as {name!r}, {other.cure}", option="input")
     return UsageError(
-        f"{name!r} has no extension of an image: images without one need a `layout=` that fits "
+        f"{name!r} has no image extension: images without one need a `layout=` that matches "
         "them, such as `layout='*'`, for no classes; files that hold several images, such as "
         "videos and arrays, must be unpacked; tables, such as .csv, .parquet and COCO's .json, are "
-        "a `table=`",
+        "read with `table=`",
         option="input",
     )
 
@@ -289,8 +289,8 @@ def _name_with_backslash(name: str, layout: str) -> UsageError:
     """Builds the error for files that do not match the layout, if the first has a backslash."""
     return UsageError(
         f"no file fits: the first one is {name}, and a backslash separates folders on Windows "
-        "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or make it anew; rename "
-        r"files in bash with `find . -type f -name '*\\*' | while IFS= read -r old; do "
+        "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or create it again; "
+        r"rename files in bash with `find . -type f -name '*\\*' | while IFS= read -r old; do "
         r'new=${old//\\/\/}; mkdir -p "${new%/*}"; mv -n "$old" "$new"; done`',
         option="layout",
         value=layout,
