@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 from beam_tfr.features.cells import NUMBER
+from beam_tfr.tables.first_lines import describe_first_lines
 from beam_tfr.tables.headers import IMAGE, SPLIT_WORDS, find_values, guess_names
 
 PEEKED_BYTES = 64 << 10  # 64 KiB, from which the dialect is found
 _PEEKED_ROWS = 50
+_FIRST_LINES = 20  # of which some may be above the header
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 # The line on which Excel names the delimiter.
 _SEP_LINE = re.compile(r'"?sep=(?P<delimiter>.)"?', re.IGNORECASE)
@@ -87,6 +89,7 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
     skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
     lines = begin.lines[skipped:]
     chosen = named_delimiter or _choose_delimiter(lines, delimiter)
+    _check_first_lines(lines, chosen, skipped)
     rows = _parse_rows(lines, chosen)
     quote = "'" if all(map(_QUOTED.fullmatch, rows[0])) else '"'
     header, *others = _parse_rows(lines, chosen, quote)
@@ -223,6 +226,29 @@ class _Division(NamedTuple):
         if not self.is_even:
             return False
         return not other.is_even or self.number > other.number
+
+
+def _check_first_lines(lines: Sequence[str], chosen: str, skipped: int) -> None:
+    """Checks that the first line names the columns, as far as lines below it show.
+
+    A title without a delimiter may be above a header and paths of images with any delimiter.
+
+    Args:
+        lines: the first lines.
+        chosen: the delimiter.
+        skipped: the number of lines above these.
+
+    Raises:
+        ValueError: the first line is something else.
+    """
+    first_lines = lines[:_FIRST_LINES]
+    for mark in dict.fromkeys([chosen, *DELIMITERS]):
+        rows = [_parse_rows([line], mark)[0] for line in first_lines]
+        has_images = any(map(IMAGE.fullmatch, itertools.chain.from_iterable(rows)))
+        if mark == chosen or has_images:
+            problem = describe_first_lines(rows, skipped)
+            if problem:
+                raise ValueError(problem)
 
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:

@@ -1,0 +1,96 @@
+"""Recognizes tables whose first line does not name the columns, but is a title or one of several.
+
+My labels,,             scorer,Ann,Ann,Ann,Ann
+,,                      bodyparts,nose,nose,tail,tail
+image,class,notes       coords,x,y,x,y
+"""
+
+from collections.abc import Sequence
+
+from beam_tfr.features.cells import NUMBER
+from beam_tfr.tables.headers import IMAGE
+
+_MOST_ABOVE = 10  # lines above a header
+_Rows = Sequence[Sequence[str]]
+
+
+def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
+    """Says what to do about a table whose first line does not name the columns; mostly empty.
+
+    Args:
+        rows: the cells of the first lines, none for a line without text.
+        num_skipped: the number of lines above these.
+    """
+    starts = [row[0] if row else "" for row in rows]
+    if starts[:3] == ["scorer", "bodyparts", "coords"]:
+        return _describe_deeplabcut(rows[0], has_individuals=False)
+    if starts[:4] == ["scorer", "individuals", "bodyparts", "coords"]:
+        return _describe_deeplabcut(rows[0], has_individuals=True)
+    place = _find_header_below_title(rows)
+    if not place:
+        return ""
+    header = ",".join(rows[place])
+    return (
+        f"its first line, {','.join(rows[0])!r:.60}, is a title, not the names of columns; remove "
+        f"the lines above {header!r:.60}: tail -n +{num_skipped + place + 1} OLD > NEW"
+    )
+
+
+def _describe_deeplabcut(scorers: Sequence[str], *, has_individuals: bool) -> str:
+    """Returns the message about labels of DeepLabCut.
+
+    Args:
+        scorers: the cells of the first line.
+        has_individuals: whether the second line names the animals.
+    """
+    num_levels = 4 if has_individuals else 3
+    header = [*range(num_levels)]
+    num_index = next((place for place, cell in enumerate(scorers) if place and cell), 1)
+    index = [*range(num_index)] if num_index > 1 else 0
+    paths = "['/'.join(path) for path in table.index]" if num_index > 1 else "table.index"
+    parts = "[table.to_numpy().reshape(len(table), -1, 2)]"
+    if has_individuals:
+        parts = (
+            "[table.xs(name, axis=1, level=1).to_numpy().reshape(len(table), -1, 2) for name in "
+            "dict.fromkeys(table.columns.get_level_values(1))]"
+        )
+    return (
+        f"has {num_levels} lines of names, as labels of DeepLabCut: with NumPy and pandas, table = "
+        f"pandas.read_csv(FILE, header={header}, index_col={index}); parts = {parts}; animals = "
+        "[[xy for xy in row if not numpy.isnan(xy).all()] for row in zip(*parts)]; "
+        f"pandas.DataFrame({{'path': {paths}, 'box': [[[*numpy.nanmin(xy, 0) - 1, "
+        "*numpy.nanmax(xy, 0) + 1] for xy in row] for row in animals], 'joint': [[[number for x, y "
+        "in xy for number in ((x, y, 2) if x == x else (0, 0, 0))] for xy in row] for row in "
+        "animals]}).to_json('table.jsonl', orient='records', lines=True) writes a `table=` with "
+        "keypoints and the boxes around them, for `uri_column=path`, "
+        "`feature_columns='box:bbox[xyxy],joint:points[xyv]'` and `image_root=` with the folder "
+        "that contains labeled-data"
+    )
+
+
+def _find_header_below_title(rows: _Rows) -> int:
+    """Returns the number of the header's line, from 0; 0 if the first line is no title.
+
+    A title is a text in a line without other cells. The header has several names, and a line below
+    it has as many cells, with a number or the name of an image.
+    """
+    title, *others = [_list_filled(row) for row in rows[: _MOST_ABOVE + 2]]
+    if len(title) != 1 or not rows[0][0] or _have_values(title):
+        return 0
+    for place, names in enumerate(others, 1):
+        if len(names) < 2:
+            continue
+        has_rows = any(_have_values(row) for row in others[place:])
+        is_below = len(rows[0]) in (1, len(rows[place]))
+        is_header = len({*names}) == len(names) and not _have_values(names)
+        return place if is_below and is_header and has_rows else 0
+    return 0
+
+
+def _list_filled(row: Sequence[str]) -> list[str]:
+    return [cell for cell in row if cell.strip()]
+
+
+def _have_values(cells: Sequence[str]) -> bool:
+    """Whether a cell is a number or the name of an image."""
+    return any(NUMBER.fullmatch(cell) or IMAGE.fullmatch(cell) for cell in cells)
