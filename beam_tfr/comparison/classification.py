@@ -1,4 +1,4 @@
-"""Finds the rows of two tables of contents that belong together, and how they differ.
+"""Finds the rows in two tables of contents that belong together, and how they differ.
 
 Columns are compared by numbers that stand for their values: see `Codes`.
 """
@@ -30,9 +30,9 @@ class DifferenceKind(enum.StrEnum):
 
 
 class RowPairs(NamedTuple):
-    """The numbers of the rows in the old and in the new table that belong together.
+    """The numbers of the rows in the old and the new table that belong together.
 
-    Both are int64 [n]. For records that are only in one dataset, the other array is empty.
+    Both are int64 [n]. For records that are only in one dataset, the array of the other is empty.
     """
 
     old: Numbers
@@ -44,9 +44,9 @@ NO_PAIRS = RowPairs(NO_ROWS, NO_ROWS)
 
 
 class Codes(NamedTuple):
-    """Numbers that stand for the values of a column: int64 [rows] for each table.
+    """Numbers that stand for the values in a column: int64 [rows] for each table.
 
-    Equal values have equal numbers in both tables; null has `_NULL`.
+    Equal values have equal numbers in both tables; the number of null is `_NULL`.
     """
 
     old: Numbers
@@ -58,15 +58,15 @@ class Codes(NamedTuple):
 
 
 def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], int]:
-    """Sorts the rows of two tables by how they differ.
+    """Sorts the rows in two tables by how they differ.
 
-    Rows of both tables are matched by key, else by the checksum of the source.
+    Rows of both tables are matched by key, or otherwise by the checksum of the source.
 
     Args:
         old, new: results of `read_compared_contents`.
 
     Returns:
-        The rows of each kind of difference, in the order of the new table, and the number of rows
+        The rows for each kind of difference, in the order of the new table, and the number of rows
         that do not differ.
     """
     sources = encode_column(old, new, "source_sha256")
@@ -82,7 +82,7 @@ def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], i
 
 
 def _replace_null(keys: Codes, sources: Codes) -> Codes:
-    """Replaces codes of missing keys by codes of their sources.
+    """Replaces the codes of missing keys with the codes of their sources.
 
     Contents leave out keys that are too long.
     """
@@ -96,7 +96,7 @@ def _replace_null(keys: Codes, sources: Codes) -> Codes:
 
 
 def _pair_rows(identities: Codes, sources: Codes) -> RowPairs:
-    """Returns the rows of records that are in both tables, in the order of the new one."""
+    """Returns the rows of records that are in both tables, in the order of the new table."""
     same_key = match_values(identities.old, identities.new)
     old_rest = _find_values(sources.old, without=same_key.old)
     new_rest = _find_values(sources.new, without=same_key.new)
@@ -115,7 +115,7 @@ def _find_values(codes: Numbers, *, without: Numbers) -> Numbers:
 def _compare_pairs(
     old: Any, new: Any, pairs: RowPairs, sources: Codes
 ) -> dict[DifferenceKind, NDArray[np.bool_]]:
-    """Returns kind of difference -> for each pair, whether its rows differ in this way.
+    """Returns kind of difference -> for each pair, whether its rows differ in this respect.
 
     Args:
         sources: the codes of the sources of the pairs.
@@ -124,7 +124,7 @@ def _compare_pairs(
     is_changed = are_known & (sources.old != sources.new)
 
     def differ(*names: str) -> NDArray[np.bool_]:
-        """Returns whether the rows differ in any of these columns."""
+        """Returns whether the rows of each pair differ in any of these columns."""
         differs = np.zeros(len(pairs.new), bool)
         for name in names:
             differs |= np.not_equal(*encode_column(old, new, name).select(pairs))
@@ -140,15 +140,15 @@ def _compare_pairs(
 
 
 def table_columns(old: Any, new: Any) -> list[str]:
-    """Returns the names of the columns in both that come from tables."""
+    """Returns the names of the columns from tables that both datasets have."""
     names = [name for name in new.column_names if name.startswith(TABLE_PREFIX)]
     return [name for name in names if name in old.column_names]
 
 
 def encode_column(old: Any, new: Any, name: str) -> Codes:
-    """Returns the codes of a column in two tables.
+    """Returns the codes for a column in two tables.
 
-    Lists, and values of different types, are compared as text.
+    Lists, and values of different types, are compared as strings.
     """
     pa = need_pyarrow()
     before = old.column(name)
@@ -165,16 +165,16 @@ def encode_column(old: Any, new: Any, name: str) -> Codes:
 
 
 def _as_texts(chunk: Any) -> Any:
-    """Returns the values of an Arrow array as texts; null stays null."""
+    """Returns the values of an Arrow array as strings; null stays null."""
     pa = need_pyarrow()
     texts = [None if value is None else repr(value) for value in chunk.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def match_values(old: Numbers, new: Numbers) -> RowPairs:
-    """Pairs the rows of equal values.
+    """Pairs rows with equal values.
 
-    Each row is in one pair at most: for repeated values, the first row is paired with the first,
+    Each row is in at most one pair: for repeated values, the first row is paired with the first,
     the second with the second, and so on.
     """
     old_rows = np.argsort(old, kind="stable")

@@ -1,4 +1,4 @@
-"""Reads the contents of a dataset that `diff` compares."""
+"""Reads the contents of a dataset for `diff` to compare."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,20 +7,20 @@ from beam_tfr.dataset.lookup import read_all_contents
 from beam_tfr.dataset.manifest import Manifest, ShardEntry
 from beam_tfr.records.contents import need_pyarrow
 
-TABLE_PREFIX = "table "  # before the names of a table's columns, and those of boxes and companions
+TABLE_PREFIX = "table "  # for columns from tables, of boxes and of companions
 LOOKS = ("mean", "std", "phash")
-_COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # of every compared table
+_COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # in every compared table
 
 
 def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
-    """Reads the columns of a dataset's contents that are compared, as a `pyarrow.Table`.
+    """Reads the columns to compare from a dataset's contents, as a `pyarrow.Table`.
 
-    It has all `_COLUMNS`, with nulls where the contents lack the column, and the columns that come
+    It has all `_COLUMNS`, with nulls where the contents lack a column, and the columns that come
     from tables, with `TABLE_PREFIX`.
 
     Args:
-        dataset: its manifest.
-        on_records: called with the number of records of each shard.
+        dataset: manifest of the dataset.
+        on_records: called with the number of records in each shard.
 
     Raises:
         DataError: contents are missing or damaged, or another dataset has replaced this one.
@@ -37,12 +37,12 @@ def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object
     for name in _COLUMNS:
         if name not in columns:
             joined = joined.append_column(name, pa.nulls(len(joined)))
-    # The keys of all shards may have more than 2 GiB.
+    # The keys of all shards may take more than 2 GiB.
     return joined.set_column(0, "key", joined.column("key").cast(pa.large_string()))
 
 
 def _choose_columns(dataset: Manifest) -> dict[str, str]:
-    """Returns name in the compared table -> name in the contents; the first is the key."""
+    """Returns name in the compared table -> name in the contents; the key comes first."""
     names = dataset.contents_schema().names
     columns = {name: name for name in _COLUMNS if name in names}
     stored = dataset.contents_columns
@@ -52,7 +52,7 @@ def _choose_columns(dataset: Manifest) -> dict[str, str]:
 
 
 def _sort_shards(dataset: Manifest) -> list[ShardEntry]:
-    """Returns all shards, by the names of their splits."""
+    """Returns all shards, sorted by the names of their splits."""
     shards: list[ShardEntry] = []
     for _, split in sorted(dataset.splits.items()):
         shards.extend(split.shards)

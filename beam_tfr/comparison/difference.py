@@ -24,7 +24,7 @@ from beam_tfr.dataset.reader_arguments import check_choice, check_integer
 from beam_tfr.schema.arguments import public
 from beam_tfr.schema.differences import describe_change, describe_changes, describe_id_changes
 
-_SLICE = 1 << 12  # rows that are Python objects at a time
+_SLICE = 1 << 12  # rows converted to Python objects at a time
 _COMPARED_COLUMNS = {
     DifferenceKind.RENAMED: ["key"],
     DifferenceKind.RELABELLED: ["class"],
@@ -58,7 +58,7 @@ class Difference(Printable):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of records of each kind of difference: "added", "removed", "renamed", ….
+        """The number of records for each kind of difference: "added", "removed", "renamed", ….
 
         A record can be of several kinds.
         """
@@ -75,13 +75,13 @@ class Difference(Printable):
         return have_equal_records and self.old.options == self.new.options
 
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yields the first `most` records of a kind, or all.
+        """Yields the records of a kind: the first `most`, or all.
 
-        They are in the order of the new dataset, removed records in that of the old one.
+        They are in the order of the new dataset, or for removed records, of the old one.
 
         Each is {"kind", "key"}. If the record was renamed or relabelled, is in another split or has
         other columns, "old" and "new" hold the values that differ, as column -> value. Keys and
-        texts of more than 1,000 characters are None.
+        strings of more than 1,000 characters are None.
 
         Raises:
             UsageError: there is no such kind.
@@ -107,10 +107,10 @@ class Difference(Printable):
         return _COMPARED_COLUMNS.get(kind, [])
 
     def as_json(self, most: int = 10) -> dict[str, Any]:
-        """Returns the differences as a JSON object: what is equal, counts, and some records.
+        """Returns the differences as a JSON object: equality, counts, and some records.
 
         Args:
-            most: number of records of each kind at most.
+            most: maximum number of records per kind.
         """
         check_integer("most", most, 0)
         differing = [self.records(kind, most) for kind in DifferenceKind]
@@ -127,7 +127,7 @@ class Difference(Printable):
         """Yields the lines of the text.
 
         Args:
-            most: number of records of each kind at most.
+            most: maximum number of records per kind.
         """
         check_integer("most", most, 0)
         yield _headline("old", self.old)
@@ -166,11 +166,11 @@ def diff(
 ) -> Difference:
     """Compares two datasets by their manifests and contents.
 
-    Contents are only compared if the digests differ. Reads no shard.
+    Contents are only compared if the digests differ. No shard is read.
 
     Args:
         old, new: folders of datasets, local or gs://.
-        progress: called with a `Progress` for each shard; it counts the records of both datasets.
+        progress: called with a `Progress` for each shard; it counts the records in both datasets.
 
     Raises:
         UsageError: a path is malformed.
@@ -199,7 +199,7 @@ def diff(
 
 
 def _read_rows(table: Any, rows: Numbers) -> Iterator[dict[str, Any]]:
-    """Yields some rows of a table as column -> value."""
+    """Yields some rows of a table, each as column -> value."""
     for begin in range(0, len(rows), _SLICE):
         yield from table.take(rows[begin : begin + _SLICE]).to_pylist()
 
@@ -207,7 +207,7 @@ def _read_rows(table: Any, rows: Numbers) -> Iterator[dict[str, Any]]:
 def _differing_values(
     names: Sequence[str], old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Returns the values of columns that differ between two rows, as {"old": …, "new": …}.
+    """Returns the values that differ between two rows, as {"old": …, "new": …} per column.
 
     Empty if none differs, or if a row is missing.
     """
@@ -247,7 +247,7 @@ def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
 
 
 def _count_images(dataset: Manifest) -> dict[str, dict[str, int]]:
-    """Returns the numbers that are compared, by name."""
+    """Returns name -> number for the numbers that are compared."""
     classes = collections.Counter[str]()
     for split in dataset.splits.values():
         classes.update(split.class_counts)

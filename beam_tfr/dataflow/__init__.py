@@ -1,5 +1,5 @@
-"""Dataflow: jobs, from the check of a call to their end.
+"""Runs conversions as Dataflow jobs, from the check of a call to the end of the job.
 
-`checks` looks at a call before a job exists, `staging` prepares what workers install, and `jobs`
-creates and follows jobs.
+`checks` checks a call before a job exists, `staging` prepares the packages that workers install,
+and `jobs` creates and follows jobs.
 """

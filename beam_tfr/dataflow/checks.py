@@ -13,26 +13,26 @@ from beam_tfr import storage
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import UsageError
 
-_REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # of gcloud
+_REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # a variable of gcloud
 _NEEDED = {"project": "my-project", "region": "europe-west4", "temp_location": "gs://BUCKET/tmp"}
 _ON_GCS = ("output", "input", "table", "input_list")
 
 
 def names_dataflow(options: PipelineOptions) -> bool:
-    """True if --runner names Dataflow."""
+    """Whether --runner names Dataflow."""
     runner = options.view_as(beams.StandardOptions).runner or ""
     return runner.rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
 
 
 def creates_no_job(options: PipelineOptions) -> bool:
-    """True for a template or a dry run, which must not touch the network."""
+    """Whether the call is for a template or a dry run, which must not use the network."""
     google = options.view_as(beams.GoogleCloudOptions)
     test = options.view_as(beams.TestOptions)
     return bool(google.template_location or google.no_auth or test.dry_run)
 
 
 def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
-    """Checks what Beam checks late or not at all; sets region and job name.
+    """Checks options that Beam checks late or not at all; sets region and job name.
 
     Args:
         options: options of the conversion.
@@ -40,7 +40,7 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
             environment.
 
     Raises:
-        UsageError: an option is missing, has the wrong form, or has no place on Dataflow.
+        UsageError: an option is missing, has the wrong form, or is not allowed on Dataflow.
     """
     google = beam_options.view_as(beams.GoogleCloudOptions)
     google.region = google.region or os.environ.get(_REGION_VARIABLE)
@@ -65,7 +65,7 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
 def _check_with_beam(beam_options: PipelineOptions) -> None:
     """Makes the checks that Beam makes too late.
 
-    Beam skips some for a job that is sent to a local service.
+    Beam skips some of them for a job that is sent to a local service.
     """
     google = beam_options.view_as(beams.GoogleCloudOptions)
     worker = beam_options.view_as(beams.WorkerOptions)
@@ -75,7 +75,7 @@ def _check_with_beam(beam_options: PipelineOptions) -> None:
         *validator.validate_num_workers(worker),
         *validator.validate_worker_region_zone(worker),
     ]
-    if "//localhost" not in google.dataflow_endpoint:  # where Beam skips these too
+    if "//localhost" not in google.dataflow_endpoint:  # otherwise Beam skips these checks too
         errors += validator.validate_cloud_options(google)
         errors += _validate_folder(validator, beam_options, "temp_location")
         errors += _validate_folder(validator, beam_options, "staging_location")
@@ -86,19 +86,19 @@ def _check_with_beam(beam_options: PipelineOptions) -> None:
 def _validate_folder(
     validator: PipelineOptionsValidator, beam_options: PipelineOptions, name: str
 ) -> list[str]:
-    """What Beam says about a folder of a job."""
+    """Returns Beam's errors about a folder of a job."""
     google = beam_options.view_as(beams.GoogleCloudOptions)
     folder = getattr(google, name)
     if not folder:
         return []
-    # Beam would create a bucket of its own in place of one whose name it does not accept.
+    # Beam would create its own bucket in place of one with a name that it does not accept.
     if not storage.is_gcs(folder) and creates_no_job(beam_options):
         return []
     return list(validator.validate_gcs_path(google, name))
 
 
 def _check_on_gcs(name: str, value: str | Sequence[str] | None) -> None:
-    """Checks that all paths of an option are on gs://."""
+    """Checks that all paths in an option are on gs://."""
     if not value:
         return
     for path in [value] if isinstance(value, str) else value:
@@ -108,6 +108,6 @@ def _check_on_gcs(name: str, value: str | Sequence[str] | None) -> None:
 
 
 def _make_job_name(name: str) -> str:
-    """A name for the job of a dataset that no other job has."""
+    """Returns a unique job name for a dataset."""
     readable = re.sub("[^a-z0-9]+", "-", name.lower())[:40].strip("-")
     return f"beam-tfr-{readable}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""A job of Dataflow: its messages, its counters, its end, and Ctrl-C."""
+"""Creates and follows a Dataflow job: its messages, counters and end, and Ctrl-C."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ from beam_tfr.engine.beam_internals import dataflow_job_state
 from beam_tfr.engine.runs import INTERRUPT_WAIT_S, Run, build_pipeline, read_counters
 from beam_tfr.schema.errors import TRACEBACK_VARIABLE, EngineError, RunError
 
-PERIOD_S = 10.0  # between questions for the counters of a job
+PERIOD_S = 10.0  # between requests for the counters of a job
 FINAL_S = 5.0
 _LOGGER = "apache_beam.runners.dataflow.dataflow_runner"
 _RETRY_LOGGER = "apache_beam.utils.retry"
@@ -31,8 +31,10 @@ class Job(NamedTuple):
     """A job that continues without this process.
 
     Attributes:
-        id: the service's id; empty for a template or a dry run, which create no job.
-        place: its page in the console; without an id, the file with its description, if any.
+        id: the id of the job in the service; empty for a template or a dry run, which create no
+            job.
+        place: the page of the job in the console; without an id, the file with its description, if
+            any.
     """
 
     id: str
@@ -48,7 +50,7 @@ class Job(NamedTuple):
             yield "no job was created; its description: not kept, this was a dry run"
 
     def as_json(self) -> dict[str, Any]:
-        """The job as JSON values."""
+        """Returns the job as JSON values."""
         if self.id:
             return {"job_id": self.id, "console": self.place}
         return {"job_id": None, "template": self.place}
@@ -62,8 +64,8 @@ class JobRun(Run):
         beam_options: checked options of Beam.
         say: called with messages, one line each.
         created: called with the id of the job, which may outlive this process.
-        waits: whether the run ends with the job, or once the job is created.
-        on_interrupt: what Ctrl-C does to the job: "ask", "cancel" or "leave".
+        waits: whether the run ends with the job, rather than once the job is created.
+        on_interrupt: the effect of Ctrl-C on the job: "ask", "cancel" or "leave".
 
     Attributes:
         job: the job once it is created; a template or a dry run has no id.
@@ -127,7 +129,7 @@ class JobRun(Run):
         return Job(name, f"{_CONSOLE}/{google.region}/{name}?project={google.project}")
 
     def _wait_for_end(self) -> str:
-        """The state in which the job has ended; raises Beam's error if it has failed."""
+        """Returns the state in which the job ended; if it failed, raises Beam's error."""
         try:
             return str(self._result.wait_until_finish())
         except DataflowRuntimeException as error:
@@ -136,7 +138,7 @@ class JobRun(Run):
             raise
 
     def counters(self) -> Mapping[str, int]:
-        """The last answer of the service, which may be slow.
+        """Returns the latest answer of the service, which may be slow.
 
         Asks again every `PERIOD_S` seconds.
         """
@@ -166,13 +168,13 @@ class JobRun(Run):
 
 
 def stop_job(result: Any, job: Job, on_interrupt: str) -> bool:
-    """Cancels a job or leaves it, as `on_interrupt=` or the user decides.
+    """Cancels a job or leaves it running, as `on_interrupt=` or the user decides.
 
     Returns:
         True if the job is cancelled.
 
     Raises:
-        RunError: it could not be.
+        RunError: the job could not be cancelled.
     """
     cancel = on_interrupt == "cancel"
     if on_interrupt == "ask" and sys.stdin is not None and sys.stdin.isatty():
@@ -193,7 +195,7 @@ def stop_job(result: Any, job: Job, on_interrupt: str) -> bool:
 def forward_messages(say: Callable[[str], object]) -> Iterator[None]:
     """Passes on the service's warnings and errors, each once, as Beam logs them.
 
-    So it does with the reasons why a request is repeated. Beam's other messages are silenced.
+    Also passes on the reasons why requests are repeated, and silences Beam's other messages.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
@@ -210,7 +212,7 @@ def forward_messages(say: Callable[[str], object]) -> Iterator[None]:
         return False
 
     def forward(record: logging.LogRecord) -> bool:
-        # "ERROR: …" for a message of the service
+        # "ERROR: …" for a message from the service
         text = record.getMessage().partition("JOB_MESSAGE_")[2].strip()
         if record.levelno >= logging.WARNING and text and text not in seen:
             seen.add(text)
@@ -236,7 +238,7 @@ def _filtered(name: str, forward: Callable[[logging.LogRecord], bool]) -> Iterat
 
 
 def _shorten_message(text: str) -> str:
-    """A message of the service in one line: of a traceback its last, else the first."""
+    """Shortens a service's message to one line: the last of a traceback, else the first."""
     severity, _, message = text.partition(": ")
     lines = message.splitlines() or [""]
     line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
@@ -244,9 +246,9 @@ def _shorten_message(text: str) -> str:
 
 
 def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
-    """The state of a job as Dataflow reports it, such as "RUNNING".
+    """Returns the state of a job as Dataflow reports it, such as "RUNNING".
 
-    Empty if it cannot be asked.
+    Empty if the service cannot be asked.
     """
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
@@ -262,7 +264,7 @@ def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
 
 
 def worker_job_id(options: PipelineOptions | None) -> str:
-    """The job that this worker process works for; empty for any other process."""
+    """Returns the id of the job that this worker process belongs to; empty in other processes."""
     if options is None:
         return ""
     runner = options.view_as(beams.StandardOptions).runner or ""

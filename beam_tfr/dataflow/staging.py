@@ -1,8 +1,8 @@
-"""What workers install: this package, and the codecs as they are installed here.
+"""Prepares the packages for workers to install: this one, and the codecs as installed here.
 
-This package is a wheel of its own files. Beam downloads the codecs' wheels with pip and stages them
-beside `requirements.txt`. A worker first installs staged files without an index, after which
-nothing is left to install, so it needs no index.
+This package becomes a wheel of its own files. Beam downloads the codecs' wheels with pip and stages
+them along with `requirements.txt`. A worker first installs staged files without an index; then
+nothing is left to install, so the worker needs no index.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from beam_tfr.version import __version__
 
 PACKAGE = Path(__file__).parents[1]
 NAME = "beam_tfr"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # of all files in a wheel: the same files give the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # time of all files in a wheel, so that equal files give equal bytes
 
 
 _SUFFIXES = (".py", ".json", ".md", ".txt", ".typed")
@@ -33,9 +33,9 @@ _SUFFIXES = (".py", ".json", ".md", ".txt", ".typed")
 
 @contextlib.contextmanager
 def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
-    """A runner whose jobs bring this package and its codecs, unless an image does."""
-    # Beam would list all that is installed here beside the job, with the addresses that it came
-    # from.
+    """Returns a runner whose jobs bring this package and its codecs, unless an image has them."""
+    # Beam would store a list of all packages installed here with the job, including their source
+    # URLs.
     options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
     with no_folders_in_pickles(), tempfile.TemporaryDirectory(prefix="beam_tfr-staging-") as name:
         if options.view_as(WorkerOptions).sdk_container_image:
@@ -55,7 +55,7 @@ def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 
 def codec_pins() -> str:
-    """The codecs, and what else Beam's image lacks, as lines of a requirements file."""
+    """Returns requirements lines for the codecs, and for other packages that Beam's image lacks."""
     versions = dict(images.codec_versions())
     for name in ("fastjsonschema", "msgspec"):
         versions[name] = importlib.metadata.version(name)
@@ -64,7 +64,7 @@ def codec_pins() -> str:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Packs this package without its photos, requiring only what a worker needs."""
+    """Builds a wheel of this package, without its photos and with only a worker's requirements."""
     files = _package_files()
     requirements = (PACKAGE / "requirements.txt").read_text().splitlines()
     metadata = [
@@ -93,7 +93,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def _package_files() -> dict[str, bytes]:
-    """Name in the wheel -> content of each file of this package."""
+    """Returns name in the wheel -> content, for each file of this package."""
     files = {}
     for path in sorted(PACKAGE.rglob("*")):
         place = path.relative_to(PACKAGE)

@@ -2,12 +2,12 @@
 
 `inspect` needs neither TensorFlow nor Beam.
 
-from beam_tfr.inspection import inspect
-inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
+    from beam_tfr.inspection import inspect
+    inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
 `record_files` finds and reads files, `searching` chooses records, `records` describes them,
-`pictures` draws them, `sheets` arranges them, with `fonts` and a `legend`, and `inspecting` puts
-these together.
+`pictures` draws them, `sheets` arranges them, with `fonts` and a `legend`, and `inspecting`
+combines all of these.
 """
 
 from beam_tfr.inspection.inspecting import Inspection, inspect

@@ -11,7 +11,7 @@ from beam_tfr.inspection.records import read_records
 from beam_tfr.inspection.sheets import COLUMNS, draw_records
 
 MOST_ROWS = 20  # clusters
-_MOST_COLUMNS = COLUMNS  # images shown of a cluster
+_MOST_COLUMNS = COLUMNS  # images shown per cluster
 
 
 def draw_copies(copies: Duplicates) -> PillowImage.Image:

@@ -1,8 +1,8 @@
 """Finds fonts that have the characters of texts in pictures.
 
 Pillow's own font has ASCII only; the bundled DejaVu Sans has Latin, Greek and Cyrillic. Texts
-within images are in these two, so that they are the same on each machine; captions use a font of
-the machine if these lack a character.
+within images use only these two, so that they look the same on each machine; captions use a font
+installed on the machine if these two lack a character.
 """
 
 import functools
@@ -18,8 +18,8 @@ Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _BUNDLED = str(Path(__file__).with_name("DejaVuSans.ttf"))
 _NOT_IN_BUNDLED = re.compile("[^ -~\u00a0-\u024f\u0370-\u04ff\u1e00-\u1eff\u2010-\u2027\u20ac]")
 _ABSENT = "\uffff"  # a character that no font has
-# Fonts with Chinese, Japanese and Korean that come with Linux, macOS and Windows; Pillow looks for
-# them where the system has its fonts.
+# Fonts with Chinese, Japanese and Korean characters that come with Linux, macOS and Windows; Pillow
+# looks for them in the system's font folders.
 _OF_SYSTEMS = (
     "NotoSansCJK-Regular.ttc",
     "DroidSansFallbackFull.ttf",
@@ -34,7 +34,7 @@ _OF_SYSTEMS = (
 
 
 def drawable(text: str) -> str:
-    """Returns a text on one line, with escapes for characters that the bundled fonts lack."""
+    """Returns a text as one line, with escapes for characters that the bundled fonts lack."""
     return _NOT_IN_BUNDLED.sub(_escape_match, _on_one_line(text))
 
 
@@ -46,9 +46,9 @@ def find_font(text: str, size: int) -> Font:
 
 
 def choose_lettering(text: str, size: int) -> tuple[str, Font]:
-    """Returns a text on one line, and a font that has its characters.
+    """Returns a text as one line, and a font that has its characters.
 
-    Characters are escaped if neither the bundled fonts nor one of the machine have them.
+    Characters are escaped if no bundled or installed font has them.
     """
     line = _on_one_line(text)
     escaped = drawable(text)
@@ -78,7 +78,7 @@ def _load_fonts_of_system(size: int) -> list[Font]:
     for name in _OF_SYSTEMS:
         try:
             fonts.append(ImageFont.truetype(name, size))
-        except OSError:  # this machine has no font of that name
+        except OSError:  # this machine has no font with that name
             continue
     return fonts
 

@@ -30,10 +30,10 @@ from beam_tfr.schema.errors import DataError, NotInstalledError, UsageError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-TEXT_RECORDS = 3  # shown as text
-SHEET_RECORDS = 40  # on a contact sheet
-_SHOWN_CLASSES = 20  # for each split
-_SHOWN_FEATURES = 20  # in an error
+TEXT_RECORDS = 3  # records shown as text
+SHEET_RECORDS = 40  # records on a contact sheet
+_SHOWN_CLASSES = 20  # classes shown for each split
+_SHOWN_FEATURES = 20  # features named in an error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,10 +45,10 @@ class Inspection(Printable):
         manifest: manifest of the dataset; None for files.
         features: name -> dtype and shape, as text: "int64", "bytes [3]", "float [any]".
         num_files: number of TFRecord files.
-        num_records: number of records in all files; in damaged ones, those before the damage.
+        num_records: number of records in all files; in damaged files, only those before the damage.
         records: the requested records.
-        split: the split that was asked for; None for all.
-        problem: describes damage, or what an incomplete dataset lacks; empty if all is well.
+        split: the requested split; None for all.
+        problem: describes damage, or the missing parts of an incomplete dataset; else empty.
         is_chosen: whether `record` or `where` chose the records.
     """
 
@@ -63,14 +63,14 @@ class Inspection(Printable):
     is_chosen: bool = False
 
     def contact_sheet(self, columns: int = sheets.COLUMNS, *, names: bool = False) -> Image:
-        """Draws a grid of thumbnails: some of each class, as many as there are `records`.
+        """Draws a grid of `records` thumbnails, with some of each class.
 
         Draws the records themselves if `record` or `where` chose them, or if the files are not a
         dataset with contents.
 
         Args:
-            columns: thumbnails in a row.
-            names: shows the key of each below its number and class.
+            columns: thumbnails per row.
+            names: whether to show the key of each image below its number and class.
         """
         return sheets.contact_sheet(
             self.sheet_records,
@@ -87,7 +87,7 @@ class Inspection(Printable):
 
     @property
     def sheet_note(self) -> str:
-        """A note on why `contact_sheet` does not show some of each class; may be empty."""
+        """A note that explains why `contact_sheet` lacks some of the classes; may be empty."""
         _, note = self._sheet
         return note
 
@@ -103,7 +103,7 @@ class Inspection(Printable):
             return self.records, f"these are the first records, not some of each class: {error}"
 
     def lines(self, most: int = TEXT_RECORDS) -> Iterator[str]:
-        """Yields the inspection as lines, with at most so many records."""
+        """Yields the inspection as lines, with a maximum number of records."""
         check_integer("most", most, 0)
         records = counted(self.num_records, "record")
         yield f"{self.path}: {records} in {counted(self.num_files, 'file')}"
@@ -123,7 +123,7 @@ class Inspection(Printable):
         yield from self.problem_lines()
 
     def _dataset_lines(self, manifest: Manifest) -> Iterator[str]:
-        """Yields a line for each split, with its classes, and for each of the last updates."""
+        """Yields a line for each split, with its classes, and for each of the latest updates."""
         names = choose_splits(manifest, self.split, sort_splits(manifest.splits))
         for name in names:
             split = manifest.splits[name]
@@ -161,18 +161,18 @@ def inspect(
     """Inspects a dataset or any TFRecord files, uncompressed or gzip.
 
     Files without a manifest are read completely to count their records; the first 100 determine the
-    features. In a dataset, only the shard of `record` is opened, and read from its beginning:
-    `Records` is faster. `where` reads until enough are found; `Records.where` finds rare ones
-    faster.
+    features. In a dataset, only the shard with `record` is opened, and read from its beginning:
+    `Records` is faster. `where` reads until enough records are found; `Records.where` finds rare
+    records faster.
 
     Args:
         path: folder of a dataset, a file, or a pattern of files (`train.tfrecord-*`), local or
             gs://.
         split: reads only this split of a dataset.
-        record: number of the first record to return, from 0, over all files that are read.
+        record: number of the first record to return, from 0, counted across all files.
         where: returns only records with this value of a feature: {"label": "hat"} or "label=hat".
             The last part of the feature's name is enough.
-        records: number of records to return; 1 if `record` is given. None: the first 40.
+        records: number of records to return; by default 1 if `record` is set, else 40.
         progress: called for each file and every hundred records, with `done`, `total`, `shards`
             (files), `num_shards` and `num_bytes`.
 
@@ -223,7 +223,7 @@ def inspect(
 def _read_of_each_class(
     dataset: Manifest, split: str | None, number: int
 ) -> Iterator[InspectedRecord]:
-    """Reads so many records, taking some of each class.
+    """Reads a number of records, including some of each class.
 
     Raises:
         DataError: contents or records are missing or damaged.
@@ -238,7 +238,7 @@ def _read_of_each_class(
 
 
 def _choose_range(record: int | None, records: int | None) -> tuple[int, int]:
-    """Returns the number of the first record to return, and how many to return at most."""
+    """Returns the number of the first record to return, and the maximum number of records."""
     if record is not None:
         return check_integer("record", record, 0, bits=63), 1
     if records is None:
@@ -251,7 +251,7 @@ def _ignore(progress: Progress) -> None:
 
 
 def _find_wrong_shard(dataset: Manifest) -> str:
-    """Says what is wrong with the first shard that is missing or of another size; may be empty."""
+    """Describes the first shard that is missing or has the wrong size; empty if there is none."""
     try:
         check_shard_files(dataset, dataset.splits.values())
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Lists the colors of classes and of values of masks that are drawn."""
+"""Lists the colors in which classes and mask values are drawn."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,21 +8,21 @@ import numpy as np
 from beam_tfr.features.shapes import Shape, Tint
 from beam_tfr.inspection.pictures import color_of, each_shape
 
-_MOST_ENTRIES = 40  # classes or values
+_MOST_ENTRIES = 40  # classes or mask values
 
 
 class LegendEntry(NamedTuple):
-    """A color and what it stands for."""
+    """A color and its meaning."""
 
     color: str
     text: str
 
 
 class Legend(NamedTuple):
-    """A list of what colors stand for.
+    """A list of colors and their meanings.
 
     Attributes:
-        title: the kind of things that the colors stand for.
+        title: the kind of things that the colors represent.
         entries: the first entries.
         more: number of further entries.
     """
@@ -33,14 +33,14 @@ class Legend(NamedTuple):
 
 
 class DrawnShapes:
-    """The classes and the values of masks that are drawn on pictures."""
+    """The classes and mask values that are drawn on pictures."""
 
     def __init__(self) -> None:
         self._labels = set[int]()
         self._values = set[int]()
 
     def add(self, stored: Mapping[str, Sequence[Any]]) -> None:
-        """Adds what is drawn on the picture of a record."""
+        """Adds the shapes that are drawn on the picture of a record."""
         each_shape(stored, self._add_shape)
 
     def _add_shape(self, shape: Shape) -> None:

@@ -23,14 +23,14 @@ from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ENCODED, RAW
 
-SIDE = 112  # pixels of a thumbnail
-SIDE_WITH_SHAPES = 224  # pixels of a thumbnail on a sheet with boxes, masks or points
+SIDE = 112  # width and height of a thumbnail in pixels
+SIDE_WITH_SHAPES = 224  # the same on a sheet with boxes, masks or points
 INK = "#1f2328"
 _FAINT = "#d0d7de"
 _LIGHT = 0.179  # from this relative luminance on, black has more contrast than white
 GROUND = "#c9ccd1"  # around an image: not white, so that white margins are visible
-MOST_DRAWN = 100  # shapes of a kind on an image
-_MOST_POINTS = 10_000  # in a shape
+MOST_DRAWN = 100  # shapes of each kind on an image
+_MOST_POINTS = 10_000  # points in a shape
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}  # number of channels -> mode of Pillow
 # Colors of classes; neighbors differ in hue and lightness.
 BOX_COLORS = (
@@ -52,7 +52,7 @@ BOX_COLORS = (
 
 
 def is_drawn(record: InspectedRecord) -> bool:
-    """Whether shapes are drawn on the image of a record, which then needs more room."""
+    """Whether shapes are drawn on the image of a record, which then needs more space."""
     return any(kind.is_drawn(record.values) for kind in KINDS)
 
 
@@ -69,7 +69,7 @@ def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
 def each_shape(values: Mapping[str, Sequence[Any]], use: Callable[[Shape], object]) -> None:
     """Calls a function for each shape that is drawn on the image of a record.
 
-    Other programs may write unusable values: then the rest of the shapes of this kind is left out.
+    Other programs may write unusable values: the remaining shapes of that kind are then left out.
     """
     for kind in KINDS:
         with contextlib.suppress(LookupError, TypeError, ValueError):
@@ -100,7 +100,7 @@ def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
 
 
 def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
-    """Scales a picture to fit into a square; at least one pixel is left of a line."""
+    """Scales a picture to fit into a square; a line keeps a width of at least one pixel."""
     longest = max(image.size)
     width = max(1, round(image.width / longest * side))
     height = max(1, round(image.height / longest * side))
@@ -108,7 +108,7 @@ def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
 
 
 def _to_pillow(pixels: NDArray[np.uint8]) -> PillowImage.Image:
-    """Turns pixels as returned by `_pixels` into an RGB picture."""
+    """Converts pixels from `_pixels` into an RGB picture."""
     height, width, channels = pixels.shape
     stored = PillowImage.frombytes(_MODES[channels], (width, height), pixels.tobytes())
     return stored.convert("RGB")
@@ -133,10 +133,10 @@ def draw_shape(image: PillowImage.Image, shape: Shape) -> None:
 
 
 def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
-    """Scales points [n, 2], given as shares of an image's sides, to pixels; thins out very many.
+    """Scales points [n, 2] from fractions of an image's sides to pixels; thins out very many.
 
-    Leaves out points that are not finite, and moves none farther outside than one side: Pillow goes
-    through all pixels of what it draws, even outside of the image.
+    Leaves out points that are not finite, and keeps the others within one side length of the image,
+    because Pillow processes all pixels that it draws, even those outside of the image.
     """
     step = 1 + len(shares) // _MOST_POINTS
     some = shares[::step]
@@ -146,14 +146,14 @@ def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[
 
 
 def color_of(label: int) -> str:
-    """Returns the color of a class, or of a value of a mask, wherever it is drawn."""
+    """Returns the color in which a class or mask value is always drawn."""
     return BOX_COLORS[label % len(BOX_COLORS)]
 
 
 def ink_on(color: str) -> str:
     """Returns black or white, whichever is readable on a color.
 
-    Source: relative luminance and contrast of https://www.w3.org/TR/WCAG22/.
+    Source: relative luminance and contrast as defined in https://www.w3.org/TR/WCAG22/.
     """
     shares = np.array(ImageColor.getrgb(color)) / 255
     linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
@@ -162,7 +162,7 @@ def ink_on(color: str) -> str:
 
 
 def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
-    """Draws a box, and its name above it; below or within it if there is no room."""
+    """Draws a box with its name above it; below or inside it if there is no space above."""
     canvas = ImageDraw.Draw(image)
     color = color_of(rectangle.label)
     corners = np.reshape(rectangle.corners, (2, 2))
@@ -189,7 +189,7 @@ def _draw_rectangle(image: PillowImage.Image, rectangle: Rectangle) -> None:
 
 
 def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
-    """Tints the covered pixels of an image in the colors of their classes."""
+    """Tints the covered pixels of an image with the colors of their classes."""
     stored = PillowImage.fromarray(tint.pixels)
     shown = stored.resize(image.size, PillowImage.Resampling.NEAREST)
     pixels = np.asarray(shown)
@@ -203,7 +203,7 @@ def _draw_tint(image: PillowImage.Image, tint: Tint) -> None:
 
 
 def _read_pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """Reads the pixels of a record's image as `_pixels` does; returns None if it is damaged."""
+    """Reads the pixels of a record's image like `_pixels`; returns None if the image is damaged."""
     with contextlib.suppress(RejectError):
         return _pixels(values, side)
     return None
@@ -236,7 +236,7 @@ def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
 
 
 def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:
-    """Decodes the pixels of an image, as `_pixels` does; None if the data is not an image."""
+    """Decodes the pixels of an image as for `_pixels`; None if the data is not an image."""
     source = open_image(data)
     if source is None:
         return None

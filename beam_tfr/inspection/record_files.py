@@ -23,9 +23,9 @@ class InspectedFile:
 
     Attributes:
         path: local or gs://.
-        num_bytes: its size.
-        num_records: number of its records by the manifest; None without one, as only reading the
-            file tells.
+        num_bytes: size of the file.
+        num_records: number of records according to the manifest; None without a manifest, when only
+            reading the file shows it.
     """
 
     path: str
@@ -49,7 +49,7 @@ class InspectedFiles:
 
     @property
     def num_records(self) -> int:
-        """The number of records by the manifest; 0 without one."""
+        """The number of records according to the manifest; 0 without one."""
         return sum(file.num_records or 0 for file in self.files)
 
 
@@ -85,7 +85,7 @@ def find_files(path: str, split: str | None = None) -> InspectedFiles:
 
 
 def _find_record_files(folder: str) -> list[storage.Entry]:
-    """Finds the TFRecord files in a folder, by their names, or else by their content."""
+    """Finds the TFRecord files in a folder by name, or otherwise by content."""
     files = storage.list_files(folder)
     named = [file for file in files if "tfrecord" in file.name]
     return named or [file for file in files if find_records([file.path])]
@@ -122,12 +122,13 @@ def read_records(
 ) -> Iterator[tuple[int, InspectedRecord]]:
     """Yields the records of some files in order, each with the index of its file.
 
-    The files of a dataset are read from record `start` on.
+    Files in a dataset are read from record `start` on.
 
     Args:
-        files: the files. If the number of a file's records is known, it is opened only if it has
-            records from `start` on.
-        start: number of the first record; of files without a manifest, all records are read.
+        files: the files. If the number of records in a file is known, the file is opened only if it
+            has records from `start` on.
+        start: number of the first record; files without a manifest are always read from their
+            first.
 
     Raises:
         RecordError: a file is damaged.

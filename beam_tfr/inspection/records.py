@@ -1,4 +1,4 @@
-"""Reads a record of a TFRecord file, and describes its values as text."""
+"""Reads records from TFRecord files, and describes their values as text."""
 
 import collections
 import contextlib
@@ -21,20 +21,20 @@ from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
-MAX_VALUES = 8  # values shown of a list
-MAX_TEXT = 80  # characters shown of a text
+MAX_VALUES = 8  # values shown from a list
+MAX_TEXT = 80  # characters shown from a text
 _TENSORS = (RAW, ARRAY_RAW)
 
 
 @dataclasses.dataclass(frozen=True)
 class InspectedRecord:
-    """A record of a file.
+    """A record in a file.
 
     Attributes:
-        number: its number, from 0, over all files.
+        number: number of the record, from 0, counted across all files.
         file: path of the file.
         offset: where the record begins in the uncompressed file, in bytes.
-        data: its bytes as stored.
+        data: the stored bytes of the record.
     """
 
     number: int
@@ -58,7 +58,7 @@ class InspectedRecord:
 
 
 def read_records(lookup: RecordLookup, numbers: Sequence[int]) -> Iterator[InspectedRecord]:
-    """Yields records by their numbers.
+    """Yields the records with some numbers.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.
@@ -79,7 +79,7 @@ def describe_record(record: InspectedRecord) -> Iterator[tuple[str, str]]:
 def describe_values(name: str, values: Sequence[Any]) -> str:
     """Describes the values of a feature in one printable line.
 
-    Such as "png image, height 20, width 30, 99 bytes", "'hat'", or "1, 2".
+    Examples are "png image, height 20, width 30, 99 bytes", "'hat'", and "1, 2".
     """
     if not values:
         return "no values"
@@ -137,7 +137,7 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 def label_of(values: Values) -> str:
     """Returns the class of a record as text, or its labels as numbers; empty if it has none.
 
-    Several classes, such as those of boxes, are each named once after their number: "7 RBC, WBC".
+    Several classes, such as those of boxes, are each named once, with a number: "7 RBC, WBC".
     """
     names = sorted(features_named(values, "label"), key=lambda name: not name.endswith("text"))
     labels = next((values[name] for name in names if values[name]), [])

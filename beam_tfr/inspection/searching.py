@@ -11,10 +11,10 @@ from beam_tfr.inspection.records import InspectedRecord
 from beam_tfr.records.tfrecords import RecordError
 from beam_tfr.schema.errors import UsageError
 
-PROGRESS_RECORDS = 100  # between two reports of progress
-SAMPLE_RECORDS = 100  # read to find the features of files without a manifest
+PROGRESS_RECORDS = 100  # records between two reports of progress
+SAMPLE_RECORDS = 100  # records read to find the features of files without a manifest
 MAX_KEPT_BYTES = 512 << 20  # 512 MiB of records in memory
-_VALUE_BYTES = 40  # most memory that a value takes besides its bytes
+_VALUE_BYTES = 40  # maximum memory for a value in addition to its bytes
 _DTYPES = {bytes: "bytes", int: "int64", float: "float"}
 
 
@@ -52,9 +52,9 @@ class FeatureSample:
 
 @dataclasses.dataclass
 class RecordSearch:
-    """A search of files.
+    """A search in files.
 
-    Files of a dataset are read until enough records are found, others to their end.
+    Files in a dataset are read until enough records are found, others to their end.
 
     Attributes:
         where: values of features that the records must have.
@@ -62,10 +62,10 @@ class RecordSearch:
         most: number of records to keep.
         is_dataset: whether the files belong to a dataset.
         on_progress: called for each file and every hundred records.
-        records: the records that are kept.
+        records: the records kept so far.
         num_read: number of records read, or skipped before `start`.
-        sample: features of the first records read.
-        damage: why the rest was not read; empty if everything was.
+        sample: features of the first records.
+        damage: why the remaining records were not read; else empty.
     """
 
     where: Mapping[str, str]
@@ -81,7 +81,7 @@ class RecordSearch:
     _bytes_kept: int = 0
 
     def run(self, inspected: InspectedFiles) -> None:
-        """Reads the files, up to damage.
+        """Reads the files, until one is damaged.
 
         Raises:
             UsageError: the records to keep are too large.
@@ -112,7 +112,7 @@ class RecordSearch:
                 return
 
     def _consider(self, record: InspectedRecord) -> None:
-        """Adds a record to the sample and to the kept records, if it belongs there."""
+        """Adds a record to the sample and to the kept records, if it belongs to them."""
         if record.number < SAMPLE_RECORDS or self.sample.is_empty:
             self.sample.add(record.values)
         is_full = len(self.records) == self.most

@@ -1,4 +1,4 @@
-"""Draws contact sheets: rows of thumbnails with captions, and what their colors stand for."""
+"""Draws contact sheets: rows of thumbnails with captions, and legends for their colors."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from beam_tfr.inspection.pictures import SIDE, SIDE_WITH_SHAPES
 from beam_tfr.inspection.records import InspectedRecord, label_of
 
 COLUMNS = 8
-_GAP = 8  # between thumbnails
-_LINE = 18  # height of a caption's line
-_SIZE = 12  # size of its letters
+_GAP = 8  # pixels between thumbnails
+_LINE = 18  # height of a caption line in pixels
+_SIZE = 12  # font size of captions
 _FAINT = "#57606a"
 _PAPER = "#e4e6ea"  # not white, so that images with white margins end visibly
 
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     Attributes:
         draw: draws the thumbnail as a square, given the side in pixels.
         text: the text below the thumbnail.
-        key: key of its record, below the text; empty for none.
+        key: key of its record, shown below the text; empty for none.
     """
 
     draw: Callable[[int], PillowImage.Image]
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Thumbnails beside each other, below a heading, which may be empty."""
+    """A row of thumbnails below a heading, which may be empty."""
 
     cells: Sequence[Cell]
     heading: str = ""
@@ -57,9 +57,10 @@ def contact_sheet(
 
     Args:
         records: the records to draw.
-        columns: thumbnails in a row.
+        columns: thumbnails per row.
         names: whether to show keys too.
-        dataset: dataset of the records, for a legend of its classes and masks; None for any files.
+        dataset: dataset of the records, for a legend of its classes and masks; None for other
+            files.
     """
     cells = [_cell(record, names, dataset) for record in records]
     rows = [Row(cells[begin : begin + columns]) for begin in range(0, len(cells), columns)]
@@ -71,7 +72,7 @@ def contact_sheet(
 
 
 def draw_records(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
-    """Draws rows of thumbnails, given records and the text below each."""
+    """Draws rows of thumbnails, from records and the text below each."""
     records = [record for row in rows for record, _ in row]
     drawn = []
     for row in rows:
@@ -86,9 +87,9 @@ def draw_rows(
 
     Args:
         rows: the rows.
-        legends: what colors stand for.
+        legends: meanings of the colors.
         side: side of a thumbnail in pixels.
-        columns: least number of thumbnails for which rows have room.
+        columns: minimum width of the sheet, as a number of thumbnails.
     """
     columns = max(columns, *(len(row.cells) for row in rows)) if rows else columns
     width = columns * (side + _GAP) + _GAP
@@ -107,7 +108,7 @@ def draw_rows(
 
 
 def _choose_side(records: Sequence[InspectedRecord]) -> int:
-    """Returns the side of thumbnails: shapes need room."""
+    """Returns the side of thumbnails, which are larger if they show shapes."""
     return SIDE_WITH_SHAPES if any(map(pictures.is_drawn, records)) else SIDE
 
 
@@ -127,7 +128,7 @@ def caption(record: InspectedRecord) -> str:
 
 
 def _key_of(record: InspectedRecord, dataset: Manifest | None) -> str:
-    """Returns the key of a record, as named in a dataset or by TensorFlow's tutorials."""
+    """Returns the key of a record, under its name in a dataset or in TensorFlow's tutorials."""
     features = [dataset.names.key] if dataset else ["image/filename", "image/source_id"]
     for feature in features:
         for value in record.values.get(feature, ()):
@@ -175,7 +176,7 @@ def _write(
 
 
 def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """Shortens a text to the characters at its beginning that fit."""
+    """Shortens a text to as many of its first characters as fit."""
     text = text[:width]  # thousands of labels would take long to measure
     while measure(text) > width:
         kept = text.rstrip("…")[:-1]
@@ -184,7 +185,7 @@ def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
 
 
 def _shorten_begin(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """Shortens a text to the characters at its end that fit, which say most in a path."""
+    """Shortens a text to as many of its last characters as fit, which say most in a path."""
     text = text[-width:]
     while measure(text) > width:
         kept = text.lstrip("…")[1:]
@@ -193,14 +194,14 @@ def _shorten_begin(text: str, width: int, measure: Callable[[str], float]) -> st
 
 
 class _LegendLine(NamedTuple):
-    """A line below a sheet: a title, or colors with what they stand for, from left to right."""
+    """A line below a sheet: a title, or colors with their meanings, from left to right."""
 
     title: str
     entries: Sequence[tuple[int, str, str]] = ()  # left, color, text
 
 
 def _legend_lines(legend: Legend, width: int) -> list[_LegendLine]:
-    """Returns the lines of a legend, broken at a width in pixels."""
+    """Returns the lines of a legend, wrapped at a width in pixels."""
     lines = [_LegendLine(f"{legend.title}:")]
     entries = [(entry.color, entry.text) for entry in legend.entries]
     if legend.more:

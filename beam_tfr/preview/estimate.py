@@ -8,10 +8,10 @@ from beam_tfr.schema.plan import Plan
 
 # CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
 BUSY = 1.15
-# CPU time of an image outside of its conversion: in the engine, and to write its record
+# CPU seconds for an image besides its conversion: in the engine, and to write its record
 OVERHEAD_S = 0.0005
-COPY_S = 0.00015  # CPU time of an image that an update lists and copies
-START_S = 0.6  # of a conversion on this machine, until it converts, and at its end
+COPY_S = 0.00015  # CPU seconds for an image that an update lists and copies
+START_S = 0.6  # seconds on this machine before a conversion converts, and at its end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def rejects(self) -> dict[str, float]:
-        """Reason -> number of rejects; rejects that the listing finds are counted exactly."""
+        """Reason -> number of rejects; rejects found by the listing are counted exactly."""
         rejects: dict[str, float] = dict(sorted(self.listing.reasons.items()))
         for reason, number in sorted(self.sample.reasons.items()):
             estimated = number * self.usable / self.sample.tried
@@ -49,22 +49,22 @@ class Estimate:
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU time of all cores."""
+        """The CPU time of all cores, in seconds."""
         return self._cpu_seconds_of(self.usable)
 
     @property
     def seconds(self) -> float:
-        """The time on this machine."""
+        """The time on this machine, in seconds."""
         read_s = self.usable * self.sample.read_s
         return START_S + max(self.cpu_seconds, read_s) / default_threads()
 
     @property
     def update_cpu_seconds(self) -> float:
-        """The CPU time of an update, which copies the images that the dataset already has."""
+        """The CPU seconds for an update, which copies the images that the dataset already has."""
         copied = self.listing.num_known
         return START_S + self._cpu_seconds_of(self.plan.matched - copied) + COPY_S * copied
 
     def _cpu_seconds_of(self, images: int) -> float:
-        """Returns the CPU time to convert some images."""
+        """Returns the CPU time to convert some images, in seconds."""
         per_image_s = self.sample.cpu_s / max(self.sample.written, 1)
         return images * (per_image_s * BUSY + OVERHEAD_S)

@@ -87,14 +87,14 @@ from beam_tfr.tables.rows import Tables
 from beam_tfr.transforms.drafting import make_plan
 
 _NO_KEYS: RepeatedKeys = {}
-MOST_DROPPED = 0.05  # share of boxes that may be dropped without a warning
+MOST_DROPPED = 0.05  # fraction of boxes that may be dropped without a warning
 
 
 class _Outcome(NamedTuple):
-    """What `convert` would do with the output.
+    """The effect that `convert` would have on the output.
 
     Attributes:
-        text: a verb and more.
+        text: the effect in words, beginning with a verb.
         converts: whether it would convert images.
     """
 
@@ -117,15 +117,15 @@ def preview(
     Args:
         options: options of the conversion.
         beam_flags: Beam's own options, as on a command line.
-        check_output: whether to check what the output holds.
+        check_output: whether to check the contents of the output folder.
         sample_size: number of images to convert.
         progress: called while files are listed and the sample is converted.
 
     Raises:
         UsageError: the call is wrong, the input cannot be listed, or the output holds another
             dataset.
-        DataError: a table is damaged, or no image of the sample can be converted.
-        RunError: no file of the sample can be read now.
+        DataError: a table is damaged, or no image in the sample can be converted.
+        RunError: no file in the sample can be read now.
     """
     check_integer("sample_size", sample_size, 1)
     progress(Progress("listing", 0))
@@ -197,13 +197,13 @@ def _list_input(
     removed: Removed,
     progress: Callable[[Progress], object],
 ) -> Listing:
-    """Lists the input, and surveys the references of images to convert.
+    """Lists the input, and surveys the references to the images to convert.
 
     Args:
         options, source: those of the conversion.
         survey: the survey to add the references to.
-        repeated: keys that several rows of tables have, which are merged.
-        known_files: what the dataset in the output was made from.
+        repeated: keys that several table rows have; these rows are merged.
+        known_files: the files that the dataset in the output was made from.
         removed: the images that are kept out.
         progress: called while images are listed.
     """
@@ -251,7 +251,7 @@ def _list_input(
 
 
 def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]) -> ImageRef:
-    """Returns the reference with new names of its classes; notes the renamed classes."""
+    """Returns the reference with its classes renamed, and records which ones were."""
     renamed.update(renames.keys() & ref.labels)
     return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
@@ -259,7 +259,7 @@ def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]
 def _choose_splits(
     refs: Iterable[ImageRef], options: ConvertOptions, groups: collections.Counter[str]
 ) -> Iterator[ImageRef]:
-    """Returns the references with the splits that a conversion chooses; counts their groups."""
+    """Returns the references with the splits that a conversion would choose, and counts groups."""
     encoded = (ref.encode() for ref in _count_groups(refs, groups))
     placed = dividing.choose_splits(encoded, options.shares, options.seed)
     return map(ImageRef.decode, placed)
@@ -278,13 +278,13 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 
 
 def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: Listing) -> Plan:
-    """Makes the plan that a conversion would make from its sample.
+    """Builds the plan that a conversion would build from its sample.
 
-    Only images of that sample that the converted `sample` lacks are measured here.
+    Only images in that sample that are not in the converted `sample` are measured here.
 
     Raises:
-        UsageError: the plan cannot be made; also mentions missing images, and if no file fits the
-            layout, labels beside the images.
+        UsageError: the plan cannot be built; also mentions missing images and, if no file matches
+            the layout, labels next to the images.
     """
     try:
         record_bytes, _ = measure_sample(
@@ -303,7 +303,7 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: 
 
 
 def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample) -> DataError:
-    """Builds the error for a sample of which no file can be converted."""
+    """Builds the error for a sample in which no file can be converted."""
     details = sample.details or listing.details
     reason, example = next(iter(details.items()))
     missing = source.missing and f"; {source.missing}"
@@ -319,13 +319,13 @@ def _predict_outcome(
 
     Args:
         options: options of the conversion.
-        estimate: its estimated size and time.
-        known_files: what the dataset in the output was made from.
+        estimate: the estimated size and time.
+        known_files: the files that the dataset in the output was made from.
         job_state: function that asks the service for the state of a job.
 
     Raises:
         UsageError, DataError, RunError: `convert` would refuse the output; says what an update of
-            the dataset there would do.
+            the existing dataset would do.
     """
     try:
         return _inspect_output(options, estimate.plan, job_state=job_state)
@@ -337,7 +337,7 @@ def _predict_outcome(
 
 
 def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
-    """Returns what `convert` would do with the output; raises what it would raise."""
+    """Returns what `convert` would do with the output; raises the errors that it would raise."""
     output = options.output
     lock.check_lockable(output, job_state=job_state)
     state = claim.inspect_output(output, plan, overwrite=options.overwrite)
@@ -399,7 +399,7 @@ def _find_warnings(
     keys = {ref.key for ref in survey.sample_refs()}
     look = FirstLook(source)
     deep = ""
-    if not source.has_default_layout:  # which `describe_folders` tells otherwise
+    if not source.has_default_layout:  # otherwise `describe_folders` reports it
         deep_folders = find_deep_folders(survey.folders, source.layout)
         deep = describe_deep_folders(deep_folders, source.layout)
     no_classes = describe_no_classes(keys) if source.has_default_layout else ""
@@ -433,7 +433,7 @@ def _find_warnings(
 def _describe_class_options(
     options: ConvertOptions, source: Input, plan: Plan, listing: Listing
 ) -> Iterator[str]:
-    """Yields notes about the classes, and about options that name some."""
+    """Yields notes about the classes, and about options that name classes."""
     renamed = {*listing.renamed, *source.plan.allowed_classes}
     yield from describe_unused_renames(source.renames, renamed, plan.classes)
     yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)
@@ -470,7 +470,7 @@ def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> I
 
 
 def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:
-    """Returns the sources of the sample with their classes; empty unless each has one class."""
+    """Returns the sources in the sample with their classes; empty unless each has one class."""
     label = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).label
     if label is None or label.is_list:
         return []

@@ -20,18 +20,19 @@ from beam_tfr.schema.plan import Plan
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Preview(Printable):
-    """What a conversion would do.
+    """A preview of a conversion.
 
     Attributes:
         plan: the splits with their images, shards and classes, exactly as in the conversion.
         listing: the result of listing the input.
         sample: the result of converting a sample.
         num_bytes: size of the dataset's shards in bytes.
-        rejects: reason -> number of rejects; rejects that the listing finds are counted exactly.
-        seconds: time on this machine; None, like the next, unless images are converted.
-        cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs.
+        rejects: reason -> number of rejects; rejects found by the listing are counted exactly.
+        seconds: time on this machine; None if no images are converted.
+        cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs. None if no images are
+            converted.
         warnings: sentences about problems that are cheap to fix now.
-        outcome: what `convert` would do: a verb and more.
+        outcome: what `convert` would do, beginning with a verb.
         failure: why the conversion would or may fail; empty if it should not.
     """
 
@@ -79,7 +80,7 @@ class Preview(Printable):
         }
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Returns the results of listing and sample, as titles and texts."""
+        """Returns the results of the listing and the sample, as titles and texts."""
         yield from self._describe_input()
         yield from self._describe_records()
         yield from self._describe_output()
@@ -112,7 +113,7 @@ class Preview(Printable):
             yield "rejects", "none in the sample"
 
     def _describe_records(self) -> Iterator[tuple[str, str]]:
-        """Yields lines about the records of the sample."""
+        """Yields lines about the records in the sample."""
         for name, kind in self.plan.options.get("feature_columns", {}).items():
             yield "column", f"{name} {kind}"
         for kind, number in sorted(self.sample.adjusted.items()):

@@ -56,20 +56,20 @@ class Listing:
     Attributes:
         num_bytes: size of all files in bytes.
         reasons: reason -> number of references that will be rejected.
-        details: reason -> an example: its key, and what is wrong.
-        skipped: kind of name -> files that are not converted; see `SkippedFiles`.
+        details: reason -> an example: its key, and the problem.
+        skipped: kind of name -> number of files that are not converted; see `SkippedFiles`.
         annotations: skipped files that may hold annotations; see `SkippedFiles`.
-        repeats: links to folders that are listed by other paths.
+        repeats: links to folders that are already listed under another path.
         guessed_names: images in zips whose names have no certain encoding.
         packed_labels: files in archives that may hold labels.
-        empty: folders without images beside those of images.
+        empty: folders without images next to folders with images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
-        masks: files that are named like masks of files beside them.
-        num_known: number of references that `hash_known_files` has.
-        num_kept: number of references whose keys are those of its records.
+        masks: files that are named like masks of files next to them.
+        num_known: number of references that are also in the result of `hash_known_files`.
+        num_kept: number of references whose keys are those of records in the existing dataset.
         largest_group: the largest group of images that `stratify` keeps together, if any.
         num_removed: number of images that earlier removals keep out, which are not listed.
-        row_keys: the keys of rows of tables.
+        row_keys: the keys of table rows.
         renamed: the classes that `rename=` gives other names.
         num_repeated_keys: number of keys that several rows have.
     """
@@ -103,7 +103,7 @@ class Listing:
 
 
 class KnownFiles(NamedTuple):
-    """What a dataset was made from.
+    """The files that a dataset was made from.
 
     Attributes:
         refs: hashes of its references, as they were listed for it.
@@ -123,7 +123,7 @@ def survey_listing(
     known_files: KnownFiles = _NOTHING_KNOWN,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Listing:
-    """Surveys the references in one pass; memory does not grow with their number.
+    """Surveys the references in one pass, in memory that does not grow with their number.
 
     Args:
         refs: the references.
@@ -143,14 +143,14 @@ def survey_listing(
 
 
 def hash_known_files(folder: str) -> KnownFiles:
-    """Hashes what a dataset was made from.
+    """Hashes the references and keys that a dataset was made from.
 
     Empty if there is no dataset, or if a sidecar is missing.
     """
     dataset = None
     with contextlib.suppress(DataError):
         dataset = find_manifest(folder)
-    if dataset is None or dataset.options["encoding"] == "row":  # whose rows are read anyway
+    if dataset is None or dataset.options["encoding"] == "row":  # its rows are read anyway
         return KnownFiles()
     refs = set[int]()
     keys = set[int]()
@@ -178,14 +178,14 @@ def list_references(
     row_keys: RowKeys,
     repeated: RepeatedKeys,
 ) -> Iterator[ImageRef]:
-    """Lists all references of a conversion, in any order.
+    """Lists all references of a conversion, in no particular order.
 
     Args:
         options, source: those of the conversion.
         skipped: counts skipped files.
         masks: counts files that are named like masks.
-        row_keys: notes the keys of rows.
-        repeated: keys that several rows have, which are merged.
+        row_keys: records the keys of rows.
+        repeated: keys that several rows have; these rows are merged.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed.
@@ -210,7 +210,7 @@ def list_references(
 
 
 class RemovedImages:
-    """Leaves out images that were taken down, and counts them.
+    """A filter that leaves out images that were taken down, and counts them.
 
     Args:
         hashes: SHA-256 of their keys, in hex.
@@ -224,7 +224,7 @@ class RemovedImages:
         self._hashes = hashes
 
     def leave_out(self, refs: Iterable[ImageRef]) -> Iterator[ImageRef]:
-        """Yields the references of the other images."""
+        """Yields the references to all other images."""
         for ref in refs:
             if sha256_hex(to_bytes(ref.key)) in self._hashes:
                 self.number += 1
@@ -237,16 +237,16 @@ class ConvertedSample:
     """The result of converting a sample.
 
     Attributes:
-        sizes: key -> size of its record in bytes, or None for a reject; without files that may be
-            readable later.
+        sizes: key -> size of its record in bytes, or None for a reject; lacks files that may become
+            readable.
         tried: number of references.
         written: number of records.
         num_bytes: size of all records in bytes, compressed.
         cpu_s: CPU seconds to convert and compress them.
         read_s: seconds to read one file.
         reasons: reason -> number of rejects.
-        details: reason -> an example: its key, and what is wrong.
-        bad_values: what is wrong with each reject that has a bad value.
+        details: reason -> an example: its key, and the problem.
+        bad_values: the problem of each reject that has a bad value.
         adjusted: name of an adjustment -> number of images.
         boxes, masks: their statistics, as in a manifest; empty if there are none.
         written_refs: the references of the records.
@@ -282,7 +282,7 @@ class ConvertedSample:
             self.sizes[ref.key] = None
 
     def add_record(self, ref: ImageRef, record: Record, sha256: str) -> None:
-        """Counts a record; `sha256` is that of its source, if it has one."""
+        """Counts a record; `sha256` is the hash of its source, if it has one."""
         self.written += 1
         if sha256:
             self.written_refs.append(ref)
@@ -311,7 +311,7 @@ def convert_sample(
     """Converts a sample as the pipeline does, and measures it; writes nothing.
 
     Args:
-        refs: references of the sample; those beyond `MAX_SAMPLE_BYTES` are left out.
+        refs: references in the sample; those beyond `MAX_SAMPLE_BYTES` are left out.
         step: the conversion.
         progress: called before each image is converted.
     """
@@ -360,7 +360,7 @@ def _sha256_of(record: Record, names: RecordNames) -> str:
 
 
 def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:
-    """Returns the first references, at least one, whose files have at most so many bytes."""
+    """Returns the first references, at least one, whose files have at most `max_bytes` in total."""
     total = 0
     for number, ref in enumerate(refs):
         total += ref.size_bytes

@@ -1,4 +1,4 @@
-"""Measures how fast images are read for training, in several ways: `beam-tfr bench`.
+"""Measures how fast images are read for training, by several methods: `beam-tfr bench`.
 
-`ways` holds the ways, `turns` measures them, `traces` records what they do.
+`ways` defines the methods, `turns` measures them, and `traces` records what they do.
 """

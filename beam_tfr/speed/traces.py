@@ -1,9 +1,9 @@
 """Records what threads do while images are read, for TensorBoard and Perfetto.
 
-TensorFlow's profiler writes an XSpace of
+TensorFlow's profiler writes an XSpace, as defined in
 https://github.com/openxla/xla/blob/main/third_party/tsl/tsl/profiler/protobuf/xplane.proto, which
-TensorBoard's profile plug-in shows. Beside it, `trace` writes the same in the Trace Event Format,
-which Perfetto (https://ui.perfetto.dev) and chrome://tracing read:
+TensorBoard's profile plug-in shows. Next to it, `trace` writes the same data in the Trace Event
+Format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing read:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
@@ -19,14 +19,14 @@ import tensorflow as tf
 from beam_tfr.speed.turns import named_errors, read_images
 from beam_tfr.speed.ways import Way
 
-MOST_TRACED = 256  # images of each way, with about a thousand events each
+MOST_TRACED = 256  # images per method, with about a thousand events each
 _SPACES = "plugins/profile/*/*.xplane.pb"
 
 
 def trace(ways: Sequence[Way], folder: str) -> str:
-    """Traces each way for some batches; returns the path of the file for Perfetto.
+    """Traces each method for some batches; returns the path of the file for Perfetto.
 
-    Each way is started and ended before the next, so that no other one reads ahead meanwhile.
+    Each method is started and ended before the next, so that none reads ahead during another.
 
     Raises:
         DataError: a file cannot be read.
@@ -51,7 +51,7 @@ def _trace_way(way: Way) -> None:
 
 
 def _write_events(path: str) -> str:
-    """Writes the events of an XSpace in the Trace Event Format beside it; returns the path."""
+    """Writes the events in an XSpace next to it, in the Trace Event Format; returns the path."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     with open(path, "rb") as file:
@@ -69,7 +69,7 @@ def _write_events(path: str) -> str:
 
 
 def _events(space: Any) -> Iterator[dict[str, Any]]:
-    """Yields events, with a process for each plane, and a thread for each line."""
+    """Yields events, with one process for each plane and one thread for each line."""
     for process, plane in enumerate(space.planes):
         yield _name_event("process_name", process, 0, plane.name)
         names = {key: metadata.name for key, metadata in plane.event_metadata.items()}

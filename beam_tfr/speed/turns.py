@@ -1,4 +1,4 @@
-"""Measures ways to read in turns, so that whatever else the machine does affects all of them."""
+"""Measures methods of reading in turns, so that other activity on the machine affects them all."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ from beam_tfr.speed.ways import Way
 
 TURNS = 3
 SECONDS = 1.5  # measured in each turn
-SETTLING_S = 0.3  # before that in each turn: images read ahead at the start do not count
-BUSY_ELSEWHERE = 0.3  # cores; if other programs take more, a note says so
+SETTLING_S = 0.3  # warm-up in each turn: images read ahead at the start do not count
+BUSY_ELSEWHERE = 0.3  # cores; if other programs use more, a note says so
 _STAT_FILE = "/proc/stat"  # on Linux
 _NODE = re.compile(r"\{\{[^{}]*\}\} ?")  # a node of TensorFlow's graph, in its messages
 
@@ -27,7 +27,8 @@ class Speed(NamedTuple):
     Attributes:
         images_per_s: images per second of real time.
         cpu_s: CPU seconds per image, of all threads.
-        other_cores: how many cores other programs kept busy meanwhile, on average; 0 if unknown.
+        other_cores: how many cores other programs kept busy during the measurement, on average; 0
+            if unknown.
     """
 
     images_per_s: float
@@ -36,12 +37,12 @@ class Speed(NamedTuple):
 
     @property
     def busy_cores(self) -> float:
-        """How many cores are busy reading, on average."""
+        """The average number of cores that are busy reading."""
         return self.images_per_s * self.cpu_s
 
 
 class Unmeasured(NamedTuple):
-    """A way that could not be measured, and why."""
+    """A method that could not be measured, and why."""
 
     reason: str
 
@@ -61,7 +62,7 @@ def named_errors() -> Iterator[None]:
 
 
 def describe_limit(speed: Speed, cores: int) -> str:
-    """Says what keeps a way from being faster."""
+    """Says what keeps a method from being faster."""
     busy = speed.busy_cores
     others = speed.other_cores
     if busy >= 0.85 * cores:
@@ -78,13 +79,13 @@ def describe_limit(speed: Speed, cores: int) -> str:
 def measure_in_turns(
     ways: Sequence[Way], report: Callable[[int, int], None]
 ) -> dict[str, Speed | Unmeasured]:
-    """Reads in each way, `TURNS` times; returns name -> median speed of each way.
+    """Reads by each method `TURNS` times; returns name -> median speed of each method.
 
-    Only one way runs at a time: the buffers of all of them would take gigabytes.
+    Only one method runs at a time: the buffers of all of them would take gigabytes.
 
     Args:
-        ways: the ways to measure.
-        report: called with the number of finished turns, and of all turns, over all ways.
+        ways: the methods to measure.
+        report: called with the number of finished turns and the total number of turns.
     """
     problems = {way.name: way.problem for way in ways if way.problem}
     speeds: dict[str, list[Speed]] = {way.name: [] for way in ways}
@@ -106,7 +107,7 @@ def measure_in_turns(
 
 
 def _measure_turn(way: Way) -> Speed:
-    """Starts a way, and measures its speed.
+    """Starts a method, and measures its speed.
 
     Raises:
         DataError: a file cannot be read.
@@ -123,7 +124,7 @@ def _median(speeds: Sequence[Speed]) -> Speed:
 
 
 def measure(batches: Iterator[Any]) -> Speed:
-    """Measures reading for `SECONDS`, after some time that does not count."""
+    """Measures reading for `SECONDS`, after a warm-up that does not count."""
     read_for(batches, SETTLING_S)
     machine_began = _machine_cpu_s()
     cpu_began = time.process_time()
@@ -136,9 +137,9 @@ def measure(batches: Iterator[Any]) -> Speed:
 
 
 def _machine_cpu_s() -> float:
-    """Returns the CPU time that all programs of this machine have taken; 0 if unknown.
+    """Returns the CPU time that all programs on this machine have taken; 0 if unknown.
 
-    It is unknown where this process has only some of the cores, as in a container.
+    It is unknown if this process has only some of the cores, as in a container. Source:
     https://man7.org/linux/man-pages/man5/proc_stat.5.html
     """
     if not os.path.exists(_STAT_FILE) or len(os.sched_getaffinity(0)) != os.cpu_count():
@@ -160,7 +161,7 @@ def read_for(batches: Iterator[Any], seconds: float) -> int:
 
 
 def read_images(batches: Iterator[Any], number: int) -> None:
-    """Reads at least so many images."""
+    """Reads at least the specified number of images."""
     images = 0
     while images < number:
         images += _count_images(next(batches))

@@ -1,6 +1,6 @@
-"""Defines ways to read images for training: those of tutorials, and those of this package.
+"""Defines methods to read images for training: those of tutorials, and those of this package.
 
-Each way yields batches without end. They need TensorFlow, and one of them PyTorch.
+Each method yields batches without end. All need TensorFlow, and one of them PyTorch.
 """
 
 import functools
@@ -25,19 +25,19 @@ from beam_tfr.schema.errors import DataError
 BATCH_SIZE = 64
 MOST_DECODED = 1000  # images that are decoded from memory
 MOST_CHECKED = 256  # images whose headers are read before all others
-SHUFFLED = 2048  # records in the buffer of a tutorial
+SHUFFLED = 2048  # records in the shuffle buffer of a tutorial
 _DECODED_BY_TENSORFLOW = ("jpeg", "png")
 
 
 class Way(NamedTuple):
-    """A way to read.
+    """A method of reading.
 
     Attributes:
-        name: name of the way in the table.
-        start: returns an iterator of batches without end.
-        warm_up: number of images to read before the speed is that of later epochs, as with a
+        name: name of the method in the table.
+        start: returns an iterator over endless batches.
+        warm_up: number of images to read until the speed is that of later epochs, such as to fill a
             cache.
-        problem: why it cannot read here; empty if it can.
+        problem: why the method cannot be used here; empty if it can.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Way(NamedTuple):
 
 
 def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str) -> Iterator[Way]:
-    """Returns ways to read images that are files.
+    """Returns methods to read image files.
 
     Args:
         paths: paths of JPEG, PNG, GIF or BMP files.
@@ -72,7 +72,7 @@ def ways_of_files(paths: Sequence[str], size: tuple[int, int] | None, cache: str
 
 
 def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
-    """Returns ways to read the images of a split."""
+    """Returns methods to read the images in a split."""
     options = dataset.image_options
     size = options.stored_size
     folder = dataset.folder
@@ -135,7 +135,7 @@ def _parse(record: Any) -> Any:
 
 
 def _tutorial(dataset: Manifest, split: str, batch_size: int) -> Any:
-    """Reads as tutorials do: shuffled, parsed and decoded one by one."""
+    """Reads as in tutorials: images are shuffled, parsed and decoded one by one."""
     size = dataset.image_options.stored_size
     form = dataset.image_options.encoding
     most_pixels = dataset.image_options.most_stored_pixels
@@ -166,7 +166,7 @@ def _decoding_alone(dataset: Manifest, split: str) -> Any:
 
 
 def check_images(dataset: Manifest, split: str) -> None:
-    """Checks the first images of a split, before TensorFlow reads the files.
+    """Checks the first images in a split, before TensorFlow reads the files.
 
     Raises:
         DataError: a file has the wrong size, is damaged, or an image has too many pixels.
@@ -178,7 +178,7 @@ def check_images(dataset: Manifest, split: str) -> None:
 
 
 def _encoded_images(dataset: Manifest, split: str) -> Iterator[bytes]:
-    """Yields the encoded images of a split, which TensorFlow does not read.
+    """Yields the encoded images in a split, without TensorFlow.
 
     Raises:
         DataError: a file is damaged, or an image has too many pixels.
