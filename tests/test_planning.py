@@ -380,7 +380,9 @@ def test_draft_errors() -> None:
     shares = {"train": "4/5", "test": "1/5"}
     with pytest.raises(UsageError, match="groups stay together; use `stratify=`"):
         draft(survey(refs), splits=shares, group_column="patient")
-    with pytest.raises(UsageError, match="there are too few, or they are too large; increase"):
+    with pytest.raises(
+        UsageError, match="there are too few groups, or they are too large; increase"
+    ):
         draft(survey(refs), splits=shares, group_column="patient", stratify=True)
     loose = [ref._replace(split=NO_SPLIT, labels=(), reason="layout-mismatch") for ref in refs]
     with pytest.raises(UsageError, match="`num_shards=`: there is no split none"):

@@ -6,7 +6,7 @@ from beam_tfr.options import default_threads
 from beam_tfr.preview.sampling import ConvertedSample, Listing
 from beam_tfr.schema.plan import Plan
 
-# CPU time of the same work while all cores, which often are hyperthreads, are busy, relative to one
+# CPU time of the same work with all cores busy, which are often hyperthreads, relative to one
 BUSY = 1.15
 # CPU seconds for an image besides its conversion: in the engine, and to write its record
 OVERHEAD_S = 0.0005
