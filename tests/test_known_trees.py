@@ -24,6 +24,7 @@ from beam_tfr.layouts.class_folders import (
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
+from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.pair_paths import fill_path
@@ -304,6 +305,7 @@ def describe_tree(keys: Sequence[str]) -> tuple[str, bool]:
         describe_last_folders(folders),
         describe_ignored_split(folders),
         describe_deep_folders(find_deep_folders(folders, layout), layout),
+        describe_pair_folders(folders, names_in),
     ]
     return "\n".join(filter(None, lines)), False
 

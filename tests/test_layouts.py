@@ -1138,6 +1138,9 @@ def test_pairs_with_other_names_must_be_renamed() -> None:
         return ["1.png"] if folder == "HR" else ["1.jpg"]
 
     assert "the same names" in describe_pair_folders({"HR": 1, "LR": 1}, names_in)
+    assert "without a partner" in describe_pair_folders({"HR": 30, "LR": 29})
+    names_of = {"Low": ["low00001.png"], "Normal": ["normal00001.png"]}  # as of LOL-v2
+    assert "the same names" in describe_pair_folders({"Low": 1, "Normal": 1}, names_of.__getitem__)
 
 
 def test_deep_folders_of_masks_are_found_in_little_memory() -> None:

@@ -3,7 +3,7 @@
 import collections
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import NamesIn
@@ -12,18 +12,21 @@ from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.extensions import stem_of_image
 
-# Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
-_PAIR_FOLDER = NamePattern(
-    r"(?i)(?P<before>.*?[-_ ])??"
-    r"(?P<word>[hl][rq]|high|low|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
+_WORD = (
+    r"[hl][rq]|high|low|normal|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|denoised|haz[ey]|(?:no)?rainy?|degraded|restored"
     r"|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?|conditioning"
-    r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ])))"
-    r"(?:[-_ ].*|res)?"
 )
+# Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
+_PAIR_FOLDER = NamePattern(
+    rf"(?i)(?P<before>.*?[-_ ])??(?P<word>{_WORD}"
+    r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ])))(?:[-_ ].*|res)?"
+)
+_WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
 _SCALE_FOLDER = re.compile("(?i)x[0-9]{1,2}")  # DIV2K's LR_bicubic/X2, with 0001x2.png
 _SCALE = re.compile("(?i)[-_ ]?x[0-9]{1,2}$")
 _MOST_LEVELS = 12  # of folders that may hold pairs, counted from the files
+_LEAST_PAIRED = 0.9  # of the files
 _MOST_FILES = 900  # in a folder whose names are all known
 
 
@@ -60,7 +63,8 @@ def describe_pair_folders(
 ) -> str:
     """Reports folders that look like pairs of photos; empty if there are none.
 
-    Their names say so, and they hold as many files, with the same names but for scales.
+    Their names say so, and nearly all of their files have the same names, but for scales and such
+    words.
 
     Args:
         folders: folder of images -> number of images.
@@ -72,8 +76,10 @@ def describe_pair_folders(
         return ""
     names = sorted({folder.name for group in pairs.values() for folder in group})
     rename = ""
-    if any(_have_other_names(group, names_in) for group in pairs.values()):
-        rename = "give their files the same names and extensions, and "
+    if any(_are_unlike(group, folders, names_in) for group in pairs.values()):
+        rename = (
+            "give their files the same names and extensions, remove files without a partner, and "
+        )
     cure = "unpack them and make a dataset of each" if in_archives else _describe_cure(pairs, names)
     return (
         f"the folders {join_names(names)} look like pairs of photos, but each photo becomes a "
@@ -120,36 +126,58 @@ def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
     return places
 
 
-def _are_pairs(group: Iterable[_PairFolder], folders: Mapping[str, int]) -> bool:
-    """Whether the folders of a place have different names, and equal numbers of images."""
+def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int]) -> bool:
+    """Whether the folders of a place have different words, and similar numbers of images."""
     words = {folder.word for folder in group}
-    numbers = {folders[folder.path] for folder in group}
-    return len(words) > 1 and len(numbers) == 1
+    numbers = [folders[folder.path] for folder in group]
+    return len(words) > 1 and min(numbers) >= _LEAST_PAIRED * max(numbers)
 
 
 def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
-    """Whether the files of folders have the same names, but for scales, as far as they are known.
+    """Whether nearly all files of folders have the same names, as far as they are known.
+
+    Scales and words that name folders of pairs are no part of these names.
 
     Args:
         group: the folders.
         names_in: folder -> names of files in it, maybe none.
     """
-    all_stems = set[frozenset[str]]()
+    all_stems = list[set[str]]()
+    for names in _list_known_names(group, names_in):
+        all_stems.append({_stem_of_pair(name) for name in names})
+    if not all_stems:
+        return True
+    shared = set.intersection(*all_stems)
+    return len(shared) >= _LEAST_PAIRED * max(map(len, all_stems))
+
+
+def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterator[Sequence[str]]:
+    """Yields the names of all files in each folder; leaves out folders where they are unknown."""
     for folder in group:
         names = names_in(folder.path)
         if 0 < len(names) < _MOST_FILES:
-            all_stems.add(frozenset(_SCALE.sub("", stem_of_image(name)) for name in names))
-    return len(all_stems) < 2
+            yield names
 
 
-def _have_other_names(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
-    """Whether the names of files differ in scales or extensions, as far as they are known."""
-    all_names = set[frozenset[str]]()
-    for folder in group:
-        names = names_in(folder.path)
-        if 0 < len(names) < _MOST_FILES:
-            all_names.add(frozenset(names))
-    return len(all_names) > 1
+def _stem_of_pair(name: str) -> str:
+    """Returns the part of a file's name that both photos of a pair have."""
+    stem = _SCALE.sub("", stem_of_image(name))
+    return _WORD_IN_NAME.sub("", stem)
+
+
+def _are_unlike(
+    group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn
+) -> bool:
+    """Whether folders have other files, or files with other names, as far as they are known.
+
+    Args:
+        group: the folders.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
+    """
+    numbers = {folders[folder.path] for folder in group}
+    known_names = {frozenset(names) for names in _list_known_names(group, names_in)}
+    return len(numbers) > 1 or len(known_names) > 1
 
 
 def _describe_cure(pairs: Mapping[_Place, Sequence[_PairFolder]], names: Sequence[str]) -> str:
