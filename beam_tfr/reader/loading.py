@@ -86,9 +86,8 @@ def load(
             `load(epoch=epoch + i)`, with its own last batch, and every iteration is the same.
         start_step: number of this host's elements to skip, as if they had been read. It may exceed
             an epoch: reading then starts in a later one, even without `repeat`. Skipped examples
-                are
-            not decoded, and shards that contain only skipped examples are not opened.
-        streams: number of runs of records to read in parallel; changes the order. Unshuffled,
+            are not decoded, and shards that contain only skipped examples are not opened.
+        streams: number of parts of the split to read in parallel; changes the order. Unshuffled,
             streams=1 gives the order on disk.
         host_index: which of the hosts this is, from 0; needed if there are several.
         num_hosts: number of hosts. Each gets different examples and the same number of batches.
@@ -129,13 +128,12 @@ def load(
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with
-        "pad" weights float32 [batch]; a dict has them as `weight`. There is 1 channel after --color
-        gray, otherwise 3: after --color keep, gray images have three equal channels (up to 1 apart
-            for
-        WebP, which has no gray). Height and width are static if all images have one size, otherwise
-        None. The batch dimension is absent without `batch_size`, static if all batches are equal,
-        otherwise None. The cardinality is known. The dataset's `class_names` is a tuple, indexed by
-        label; datasets that `map`, `take` and so on return lack it.
+        "pad" weights float32 [batch]; a dict has them as `weight`. There is 1 channel with --color
+        gray, otherwise 3: with --color keep, gray images have three equal channels (up to 1 apart
+        for WebP, which has no gray). Height and width are static if all images have the same size,
+        otherwise None. The batch dimension is absent without `batch_size`, static if all batches
+        are equal, and otherwise None. The cardinality is known. The dataset's `class_names` is a
+        tuple, indexed by label; datasets returned by `map`, `take` and so on lack it.
 
     Raises:
         UsageError: an argument is wrong, or conflicts with another.

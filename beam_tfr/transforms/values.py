@@ -170,7 +170,7 @@ def _convert(
 
 
 class ParseArrays(MapImages):
-    """Parses the bytes of .npy files into `Array`s."""
+    """Parses the bytes of .npy files, each into an `Array`."""
 
     def __init__(self) -> None:
         super().__init__(lambda data, _: arrays.parse_array(data), stage="ParseArrays")
