@@ -761,11 +761,15 @@ def test_one_file_under_two_ids_is_named_with_both(
     output = ("--output", tmp_path / "d", "--resize", "none")
     run = beam_tfr("convert", "--table", tmp_path / "t.json", *output)
     assert run.code == 1
-    assert "1.png: 2 rows have it" in run.err
-    assert "it has the ids 1 and 2; join their objects under one id, or remove one" in run.err
+    assert "1.png: 2 rows have this key" in run.err
+    assert (
+        "the image has the ids 1 and 2; join their objects under one id, or remove one" in run.err
+    )
     (tmp_path / "t.json").write_text(json.dumps(coco("1.png", "2.png")))
     run = beam_tfr("convert", "--table", tmp_path / "t.json", tmp_path / "u.json", *output)
-    assert "in t.json, row 2 and u.json, row 1, and differ: it has the ids 1 and 2" in run.err
+    assert (
+        "in t.json, row 2 and u.json, row 1, but differ: the image has the ids 1 and 2" in run.err
+    )
 
 
 # Create ML

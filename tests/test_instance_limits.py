@@ -195,7 +195,7 @@ def test_the_names_of_all_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(roles, "MOST_LABEL_LETTERS", 8)
     assert role.apply(ref, row).labels == ("ab",) * 4
     row.cells["class"].append("a")
-    with pytest.raises(ValueError, match="more than 8 letters in total"):
+    with pytest.raises(ValueError, match="more than 8 characters in total"):
         role.apply(ref, row)
     row.cells["class"] = ["a" * 1001]
     with pytest.raises(ValueError, match="cannot be a class"):

@@ -184,7 +184,7 @@ def test_names_that_repeat_in_folders_of_classes_are_not_taken_from_one(tmp_path
     (tmp_path / "Images/bakery/1.jpg").rename(tmp_path / "Images/4.jpg")
     write_images(tmp_path, "a/1.jpg", "b/1.jpg")
     missing = open_input(table=f"{tmp_path}/Annotations/*/*.xml").missing
-    assert "write the folder of each image" in missing
+    assert "add the folder of each image" in missing
 
 
 @pytest.mark.parametrize(

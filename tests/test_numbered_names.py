@@ -67,7 +67,7 @@ def test_other_labels_are_rejected_as_before(
     table = write_table(tmp_path / "t.csv", labels)
     tables = open_input(**options_for(table, tmp_path / "classes.txt"))
     assert not tables.numbered_names
-    assert any("is not certain" in line for line in tables.warnings) == is_told
+    assert any("it is unclear whether" in line for line in tables.warnings) == is_told
     reasons = {str(ref.labels[0]): ref.reason for ref in references(tables)}
     assert reasons == {str(label): "" if label in NAMES else "unknown-class" for label in labels}
 
@@ -137,7 +137,7 @@ def test_numbers_of_the_file_say_where_folders_begin(tmp_path: Path) -> None:
     options["classes"] = str(tmp_path / "names.txt")
     source = open_source(from_values(options, ConvertOptions))
     assert not source.renames
-    assert any("whether 2 is b or c is not certain" in note for note in source.notes)
+    assert any("it is unclear whether 2 is b or c" in note for note in source.notes)
 
 
 def test_names_of_folders_are_kept_in_updates(tmp_path: Path, beam_tfr: Any) -> None:

@@ -365,7 +365,7 @@ def test_metadata_of_any_size_and_depth_are_no_traceback(tmp_path: Path) -> None
     assert read_class_names(str(path), "label") == []
     long = json.dumps(["x" * (4 * MIB)])
     arrow.write_table(table.replace_schema_metadata({"huggingface": long}), path)
-    with pytest.raises(UsageError, match=r"t\.parquet`: its metadata of Hugging Face have more"):
+    with pytest.raises(UsageError, match=r"t\.parquet`: its Hugging Face metadata is larger"):
         read_class_names(str(path), "label")
 
 

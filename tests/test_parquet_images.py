@@ -170,7 +170,7 @@ def test_rows_without_an_image_and_others_are_rejects(beam_tfr: Convert, tmp_pat
         "t/00000005": ("file-too-large", f"more than {len(JPEG) + 1000} bytes"),
         "t/00000006": (
             "bad-value",
-            "t.parquet, row 7: column 'label': 3 is the number of no class",
+            "t.parquet, row 7: column 'label': 3 is not the number of a class",
         ),
     }
 
@@ -227,7 +227,7 @@ def test_other_numbers_of_classes_are_told(tmp_path: Path, others: list[str], wo
 def test_names_of_classes_differ(tmp_path: Path) -> None:
     table = write(tmp_path / "t.parquet", [JPEG], [0], names=["hat", "dress", "hat"])
     with pytest.raises(
-        BeamTfrError, match="two classes of column 'label' have the name 'hat'; rename one"
+        BeamTfrError, match="two classes in column 'label' have the name 'hat'; rename one"
     ):
         package.plan(
             table=str(table), uri_column="image", label_column="label", output=str(tmp_path / "d")
@@ -251,9 +251,8 @@ def test_a_column_of_another_type_holds_no_images(
             table=str(tmp_path / "t.parquet"), uri_column="image", output=str(tmp_path / "d")
         )
     assert str(caught.value) == (
-        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images are bytes, "
-        f"structs with bytes, or "
-        "paths"
+        f"`table={tmp_path}/t.parquet`: column 'image' has the type {kind}; images must be "
+        "bytes, structs with bytes, or paths"
     )
 
 

@@ -30,7 +30,7 @@ def test_each_name_is_found_in_its_part(tmp_path: Path) -> None:
     tables = opened(tmp_path / "t.csv")
     assert keys_of(tables) == [names[1], names[0]]
     assert not tables.missing
-    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    (line,) = [line for line in tables.warnings if "over several folders" in line]
     assert str(tmp_path / "images_012" / "images") in line
 
 
@@ -122,10 +122,10 @@ def test_parts_by_split_around_the_folder_of_annotations(tmp_path: Path) -> None
     write_csv(tmp_path / "ImageSets" / "test.txt", "2")
     tables = opened(tmp_path / "Annotations" / "boxes" / "t.csv")
     assert keys_of(tables) == ["JPEGImages-trainval/1.jpg", "JPEGImages-test/2.jpg"]
-    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    (line,) = [line for line in tables.warnings if "over several folders" in line]
     assert "ImageSets" not in line
     tables = opened(tmp_path / "Annotations" / "boxes" / "t.csv", image_root=str(tmp_path))
-    (line,) = [line for line in tables.warnings if "in several folders" in line]
+    (line,) = [line for line in tables.warnings if "over several folders" in line]
     assert "ImageSets" not in line
     assert "Annotations" not in line
 

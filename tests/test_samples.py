@@ -326,8 +326,8 @@ def test_the_bytes_of_images_are_never_a_path(
         "t/00000007": ("empty-file", "0 bytes"),
         "t.tfrecord#9": (
             "bad-value",
-            f"t.tfrecord, row 9: {column}: holds a list of 2 values, and not the bytes of one "
-            f"image",
+            f"t.tfrecord, row 9: {column}: holds a list of 2 values, not the bytes of a single "
+            "image",
         ),
         "t.tfrecord#10": (
             "bad-value",

@@ -202,7 +202,7 @@ def test_texts_that_become_numbers_are_told(tmp_path: Path) -> None:
         path = tmp_path / "t.csv"
         path.write_text(f"path,class\n1.jpg,{text}\n2.jpg,2\n")
         warnings = opened(path, label_column="class").warnings
-        assert ["texts such as 1.0 are whole numbers" in text for text in warnings] == [
+        assert ["values such as 1.0 are whole numbers" in text for text in warnings] == [
             True
         ] * number
     (tmp_path / "t.jsonl").write_text('{"path": "1.jpg", "class": 1.0}\n')

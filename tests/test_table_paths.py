@@ -128,9 +128,9 @@ def test_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("s3://bucket/9.jpg", "only local paths and gs://"),
         ("file://server/1.jpg", "'file://server/1.jpg': only local paths"),
         ("data:image/jpeg;base64,/9j/4AAQ", "is an image itself"),
-        ("/elsewhere/1.jpg", "/elsewhere/1.jpg is not below "),
-        ("../1.jpg", "/1.jpg is not below "),
-        ("gs://b/1.jpg", "gs://b/1.jpg is not below "),
+        ("/elsewhere/1.jpg", "/elsewhere/1.jpg is not in "),
+        ("../1.jpg", "/1.jpg is not in "),
+        ("gs://b/1.jpg", "gs://b/1.jpg is not in "),
     ],
 )
 def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, problem: str) -> None:
@@ -206,7 +206,7 @@ def test_copies_of_images_on_gcs(
     find = storage.find
     monkeypatch.setattr(storage, "find", refuse)
     (line,) = opened(table).warnings
-    assert "unknown (no access); without gs://b/data/" in line
+    assert "(no access); without the prefix gs://b/data/" in line
     assert not opened(table).prefix
 
 
@@ -263,8 +263,8 @@ def test_no_image_at_its_place_is_told_with_the_cure(tmp_path: Path) -> None:
     [
         (base64.b64encode(JPEG).decode(), "base64"),
         (base64.b64encode(JPEG * 200).decode(), "base64"),
-        (" ".join(["70", "80", "255"] * 768), "pixels"),
-        (str([[0, 1, 2, 3] * 8] * 8), "pixels"),
+        (" ".join(["70", "80", "255"] * 768), "pixel values"),
+        (str([[0, 1, 2, 3] * 8] * 8), "pixel values"),
         (str(JPEG), "bytes"),
         ("data:image/jpeg;base64," + base64.b64encode(JPEG).decode(), "image itself"),
         ("https://x.org/1.jpg", "gs://"),

@@ -265,7 +265,7 @@ def test_images_in_folders_of_splits_are_said(
     options = OPTIONS if name == "a.csv" else {}
     tables = open_input(table=f"{tmp_path}/{name}", **options)
     assert keys_by_split(tables) == {"train": files}
-    warning = warning_of(tables, "images lie in folders that are named like splits")
+    warning = warning_of(tables, "images are in folders named like splits")
     for text in ("train, val", files[1], "--split_column", "--splits"):
         assert text in warning
 
@@ -273,7 +273,7 @@ def test_images_in_folders_of_splits_are_said(
 @pytest.mark.parametrize(
     ("files", "start"),
     [
-        (["seg_train/1.png", "seg_test/2.png"], "images lie in folders that are named like splits"),
+        (["seg_train/1.png", "seg_test/2.png"], "images are in folders named like splits"),
         (["bullet_train/1.png", "crash_test/2.png"], ""),  # classes
         (["train_1.png", "test_2.png"], "names of images seem to name splits"),
         (["train_1.png", "2.png"], ""),
@@ -295,7 +295,7 @@ def test_folders_of_splits_behind_the_first_rows_are_said(
         picture(tmp_path / file, number)
     write_csv(tmp_path / "a.csv", *files)
     given = {"table": tmp_path / "a.csv", "output": tmp_path / "d", **OPTIONS}
-    start = "3 images in folders that are named like splits, train, val"
+    start = "3 images in folders named like splits, train, val"
     assert any(text.startswith(start) for text in package.plan(**given).warnings)
     start = "note:    3 images in folders named like splits"
     assert any(start in line for line in package.convert(**given).lines())

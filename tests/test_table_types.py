@@ -43,7 +43,7 @@ def test_decimal_commas_of_a_table_of_semicolons_are_points(tmp_path: Path) -> N
     assert types_of(tables) == {"name": "bytes", "width": "float", "pair": "bytes"}
     assert [row["width"] for row in values_of(tables)] == [[1.5], [-2.0], [32.5]]
     assert values_of(tables)[1]["pair"] == [b"4,5"]
-    assert "decimal points: width" in " ".join(tables.warnings)
+    assert "decimal points in these columns: width" in " ".join(tables.warnings)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,9 @@ def test_na_values_that_no_cell_has_are_told(tmp_path: Path) -> None:
     table.write_text('{"age": 1, "name": "x"}\n{"age": -9.0, "name": "N/A"}\n')
     assert opened(table, na_values=("-9", "N/A")).warnings == ()
     warnings = opened(table, na_values=("-9", "NA", "-9.0")).warnings
-    assert [warning.partition(" is no cell")[0] for warning in warnings] == ["`na_values=-9.0 NA`"]
+    assert [warning.partition(" matches no cell")[0] for warning in warnings] == [
+        "`na_values=-9.0 NA`"
+    ]
     (warning,) = opened(table, na_values=("N/A",), feature_columns="age").warnings
     assert "`na_values=N/A`" in warning  # of a column that nothing uses
 
@@ -160,7 +162,7 @@ def test_numbers_with_signs_that_stay_text_are_told(
     path = tmp_path / "t.csv"
     path.write_text("id,n\n" + "".join(f"k{i},{cell}\n" for i, cell in enumerate(cells)))
     warnings = opened(path, encoding="row", key_column="id").warnings
-    assert any("numbers with signs" in line for line in warnings) == is_told
+    assert any("numbers with symbols" in line for line in warnings) == is_told
 
 
 @pytest.mark.parametrize(

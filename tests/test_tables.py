@@ -880,7 +880,7 @@ def test_errors_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (last.reason, last.detail) == (
         "bad-value",
         "t.csv, row 4 after the header: column 'age': '4.5' is not a whole number; "
-        "`feature_columns='*,age:float'` stores numbers with a point",
+        "`feature_columns='*,age:float'` stores fractional numbers",
     )
     path.write_text("age\n1\n2\n3\n" + "4" * 2000)
     problem = "has more than 1,000 bytes"
@@ -906,8 +906,8 @@ def test_a_file_outside_of_the_root_is_a_reject(
     (reject,) = rejects_of(tmp_path / "o")
     assert (reject["key"], reject["reason"]) == ("t.csv#3", "bad-value")
     assert (
-        f"t.csv, line 6: column 'path': {tmp_path}/elsewhere.jpg is not below "
-        f"{photos}/; if others are, give the folder" in reject["detail"]
+        f"t.csv, line 6: column 'path': {tmp_path}/elsewhere.jpg is not in "
+        f"{photos}/; if other files are, give the folder" in reject["detail"]
     )
 
 

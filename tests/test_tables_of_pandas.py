@@ -54,7 +54,7 @@ def test_a_map_of_parquet_is_no_label_and_no_damage(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"image": ["0.jpg"], "label": maps}), path)
     (ref,) = references(open_input(table=str(path), **ROLES))
     assert ref.reason == "bad-value"
-    assert "('a', 1) is no text or number" in ref.detail
+    assert "('a', 1) is not a text or number" in ref.detail
 
 
 def test_masks_of_records_are_told_with_the_feature_that_stores_them(tmp_path: Path) -> None:

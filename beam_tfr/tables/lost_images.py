@@ -15,9 +15,9 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk, stem_of_image
 from beam_tfr.tables.paths import folder_around
 
-_MOST_PATHS = 1_000  # paths that are looked for
+_MOST_PATHS = 1_000  # paths that are looked up
 _MOST_FILES = 200_000  # files that are searched
-_MOST_REMOTE = 10_000  # files on gs://, 1,000 with each request
+_MOST_REMOTE = 10_000  # files on gs://, 1,000 per request
 _MOST_SHOWN = 3  # folders in messages
 
 # Path -> folder, with a trailing slash, below which the path exists -> the file there.
@@ -63,10 +63,10 @@ def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     return (
-        f"there is {example}, but such files are in several folders beside that of the table "
-        f"({shown}), which may be other data sets: give that of the images of this table as "
-        f"`image_root=FOLDER`, or `image_root={folder.rstrip('/')}` if each name is in one of them "
-        "and all are meant"
+        f"there is {example}, but such files are in several folders near that of the table "
+        f"({shown}), which may be other data sets: give the folder with this table's images as "
+        f"`image_root=FOLDER`, or `image_root={folder.rstrip('/')}` if its images are spread over "
+        "all of these folders"
     )
 
 
@@ -81,10 +81,10 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     start = f"there is {example}, but such files are in several folders ({shown}):"
     if not complete:
-        return f"{start} write the folder of each image into its path"
-    cure = f"give that of all images of this table, such as {name_root(complete[0])}"
+        return f"{start} add the folder of each image to its path"
+    cure = f"give the folder with all images of this table, such as {name_root(complete[0])}"
     if len(complete) > 1:
-        cure += "; if they are in several, write the folder of each into its path"
+        cure += "; if several folders have some, add the folder of each image to its path"
     return f"{start} {cure}"
 
 

@@ -29,7 +29,7 @@ from beam_tfr.tables.lost_images import (
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
-_MOST_TABLES = 20  # tables whose images are looked for one by one
+_MOST_TABLES = 20  # tables whose images are looked up one by one
 _MOST_FILES = 10_000  # files that are searched for names that are numbers
 _NAMES_OF_TABLE = (
     "with pandas: table[NAME] = table[NAME].str.strip().str.replace('\\\\', '/')"
@@ -39,7 +39,7 @@ _NAMES_OF_COCO = (
     'jq \'.images[].file_name |= (gsub("\\\\\\\\"; "/") | split("/") | last)\' a.json > b.json'
 )
 _NUMBER = re.compile("[0-9]{1,12}")
-_FIRST_PATHS = 8  # of each of these tables
+_FIRST_PATHS = 8  # paths that are checked for each of these tables
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
 
@@ -60,7 +60,7 @@ def describe_missing(
         return ""
     root = _find_mirror_root(content.files, folder, paths)
     if root:
-        return f"{missing}; they are in folders called as those of the tables: `image_root={root}`"
+        return f"{missing}; they are in folders named like the tables' folders: `image_root={root}`"
     cured = _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
     if cured != missing:
         return cured
@@ -110,9 +110,9 @@ def describe_strays(survey: PathSurvey) -> str:
         for root, file in files.items():
             if root != base and not is_of_masks(root):
                 return (
-                    f"images of a table are in several folders: there is no {base}{path}, but "
-                    f"there is {file}; move them all into one folder, or write the folder of each "
-                    "into its path"
+                    f"images of one table are in several folders: there is no {base}{path}, but "
+                    f"there is {file}; move all images into one folder, or add the folder of each "
+                    "to its path"
                 )
     return ""
 
@@ -180,8 +180,8 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
     files = next(iter(files_of.values()))
     root = f" and `image_root={roots[0].rstrip('/')}`" if roots and roots[0] != base else ""
     return (
-        f"there is {min(files.values())}: if files have been downloaded by their names, write "
-        "these; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"
+        f"there is {min(files.values())}: if files were downloaded under their own names, write "
+        "these names; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"
         f".str.rsplit('/', n=1).str[1]{root}"
     )
 
@@ -229,8 +229,8 @@ def _describe_zeros(texts: Sequence[str], base: str) -> str:
             stem, extension = os.path.splitext(entry.name)
             if has_image_name(entry.name) and _NUMBER.fullmatch(stem) and stem.lstrip("0") in stems:
                 return (
-                    f"there is {entry.name}: if numbers have lost the zeros before them, as in "
-                    "pandas or a spreadsheet, write the names of files; with pandas: "
+                    f"there is {entry.name}: if numbers have lost their leading zeros, as in "
+                    "pandas or a spreadsheet, write the names of the files; with pandas: "
                     f"table[NAME].astype(str).str.zfill({len(stem)}) + {extension!r}"
                 )
     return ""

@@ -54,7 +54,7 @@ def _text_of(cell: Any) -> str:
 def describe_unused(unused: Sequence[str], number_of_rows: int) -> str:
     """Returns the message about values that no cell of the first rows has."""
     return (
-        f"`na_values={' '.join(unused)}` is no cell of the first {number_of_rows:,} rows: give "
-        "whole cells of columns that are used, spelled as in the table, and whole numbers without "
-        "a point"
+        f"`na_values={' '.join(unused)}` matches no cell in the first {number_of_rows:,} rows: "
+        "give whole cells of columns that are used, spelled as in the table, but whole numbers "
+        "without a decimal point"
     )

@@ -20,15 +20,15 @@ from beam_tfr.features.cells import AS_TEXT, is_missing
 from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
 from beam_tfr.tables.paths import read_text
 
-# 00 and 007 are not matched: they are texts.
+# Does not match 00 and 007, which are strings.
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
 _POINT = re.compile("[.eE]")
 _BOOLEANS = {"true", "false"}
 _MOST_DIGITS = 9  # digits that a float32 needs
-# Texts that other programs write for a missing value.
+# Strings that other programs write for a missing value.
 _NO_VALUES = {
     *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
-    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # errors of Excel
+    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # Excel errors
 }
 
 
@@ -40,7 +40,7 @@ def read_name(cell: Any) -> str:
     """
     if isinstance(cell, float):
         if not math.isfinite(cell):
-            raise ValueError(f"{cell!r} is no name")
+            raise ValueError(f"{cell!r} is not a name")
         return _spell_float(cell)
     if isinstance(cell, (int, *AS_TEXT)):
         return str(cell)
@@ -88,9 +88,8 @@ def list_class_names(names: Iterable[str]) -> list[str]:
     for number, name in enumerate(stripped):
         if not is_class_name(name):
             raise ValueError(
-                f"its name number {number} of a class is {name!r:.60}, which labels.txt cannot "
-                f"hold: a name is one line of at most {MOST_CLASS_LETTERS:,} letters, without "
-                "control characters"
+                f"class {number} is named {name!r:.60}, which labels.txt cannot hold: a name is "
+                f"one line of at most {MOST_CLASS_LETTERS:,} characters, without control characters"
             )
     return [*dict.fromkeys(stripped)]
 
@@ -101,7 +100,7 @@ def describe_spaces(column: str, cells: Iterable[Any]) -> str:
     spaced = [text for text in texts if text.strip() not in ("", text)]
     if not spaced:
         return ""
-    return f"column {column!r}: spaces around names are left out, as of {min(spaced)!r:.60}"
+    return f"column {column!r}: spaces around names are ignored, such as in {min(spaced)!r:.60}"
 
 
 def _shorten_number(name: str) -> str:
@@ -123,8 +122,8 @@ class _Kind(enum.Enum):
     TEXTS = enum.auto()
     BOOLEANS = enum.auto()
     INTEGERS = enum.auto()
-    # Whole numbers, some with a point. All names must be whole numbers; nan and the like are
-    # missing values.
+    # Whole numbers, some with a decimal point. All names must be whole numbers; nan and the like
+    # are missing values.
     POINTED = enum.auto()
 
 
@@ -158,7 +157,7 @@ class NameColumn:
 
     def is_missing(self, cell: Any) -> bool:
         """Whether a cell has no name."""
-        if is_missing(cell) or cell != cell:  # NaN, a missing value of pandas
+        if is_missing(cell) or cell != cell:  # NaN, pandas's missing value
             return True
         if self.strips and isinstance(cell, str) and cell.isspace():
             return True
@@ -179,8 +178,8 @@ class NameColumn:
         if names:
             become = "becomes a class" if len(names) == 1 else "become classes"
             yield (
-                f"column {column!r}: {', '.join(sorted(names))} {become}; if cells say so where "
-                "there is no label, leave them empty, or give `na_values=`"
+                f"column {column!r}: {', '.join(sorted(names))} {become}; if such cells have no "
+                "label, leave them empty, or give `na_values=`"
             )
 
     def read(self, cell: Any) -> str:
@@ -200,8 +199,8 @@ class NameColumn:
         name = _shorten_number(name)
         if self.kind is _Kind.POINTED and not _is_integer(name):
             raise ValueError(
-                f"{name!r:.100} is not a whole number, but the names in the first rows are, with a "
-                "point as in 1.0; if they are texts, `classes=` names them as they are written"
+                f"{name!r:.100} is not a whole number, but the names in the first rows are, such "
+                "as 1.0; to keep names as written, list them in `classes=`"
             )
         return name
 
@@ -212,8 +211,8 @@ def _describe_pointed(column: str, texts: Iterable[str]) -> Iterator[str]:
     if pointed:
         example = min(pointed)
         yield (
-            f"column {column!r}: texts such as {example} are whole numbers, here the class "
-            f"{_shorten_number(example)}; if they are names, `classes=` lists them as written"
+            f"column {column!r}: values such as {example} are whole numbers, here the class "
+            f"{_shorten_number(example)}; to keep names as written, list them in `classes=`"
         )
 
 

@@ -52,7 +52,7 @@ def find_numbered_names(
         return NumberedNames()
     shown = join_names([f"{number} is {name}" for number, name in name_of.items()])
     return NumberedNames(
-        name_of, f"{subject}: labels are the numbers of the names that `classes=` lists: {shown}"
+        name_of, f"{subject}: labels are the numbers of the names in `classes=`: {shown}"
     )
 
 
@@ -88,8 +88,8 @@ def _count_digits(numbers: Set[str]) -> int:
 def _describe_doubt(subject: str, names: Sequence[str], number: int) -> str:
     """Returns the message about numbers that may count from 0 or from 1."""
     return (
-        f"{subject}: labels are numbers and `classes=` lists names, and whether {number} is "
-        f"{names[number - 1]} or {names[number]} is not certain: give the names with their "
-        f"numbers; if these count from 0, {_TO_JSON} writes them, and if from 1, the same with "
+        f"{subject}: labels are numbers, `classes=` lists names, and it is unclear whether "
+        f"{number} is {names[number - 1]} or {names[number]}: give the names with their numbers; "
+        f"if these start from 0, {_TO_JSON} writes them, and if from 1, the same with "
         "splitlines(), 1"
     )

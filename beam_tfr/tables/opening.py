@@ -74,8 +74,8 @@ from beam_tfr.tables.unused.pixels import warn_of_pixels
 from beam_tfr.tables.unused.suggestions import read_first_cells
 from beam_tfr.tables.unused.turned_boxes import warn_of_turned_boxes
 
-_MOST_CLASS_TEXTS = 1_000_000  # in the first rows, to see whether classes are numbers
-_MOST_IMAGES = 1_000  # images whose folders are looked at
+_MOST_CLASS_TEXTS = 1_000_000  # first classes that show whether all are numbers
+_MOST_IMAGES = 1_000  # images whose folders are examined
 
 
 def open_tables(

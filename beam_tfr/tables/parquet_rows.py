@@ -26,7 +26,7 @@ from beam_tfr.tables.base import (
 )
 
 _MOST_JSON_BYTES = 4 << 20  # 4 MiB of metadata; a class takes 20 bytes
-_OTHER_METADATA = (LookupError, TypeError, ValueError)  # errors of reading metadata in another form
+_OTHER_METADATA = (LookupError, TypeError, ValueError)  # errors raised by metadata in another form
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Lists of images, as Hugging Face writes them.
 _IMAGES = re.compile(r"(?:large_)?list<\w+: struct<bytes: (?:large_)?binary, path: \w+>>")
@@ -196,7 +196,7 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
             raise table_error(
                 path,
                 f"column {image!r} has the type {column_type}; "
-                "images are bytes, structs with bytes, or paths",
+                "images must be bytes, structs with bytes, or paths",
             )
     return images
 
@@ -212,8 +212,8 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
     if len(text) > _MOST_JSON_BYTES:
         raise table_error(
             path,
-            f"its metadata of Hugging Face have more than {_MOST_JSON_BYTES >> 20} MiB; write the "
-            "file without them",
+            f"its Hugging Face metadata is larger than {_MOST_JSON_BYTES >> 20} MiB; write the "
+            "file without it",
         )
     with contextlib.suppress(*_OTHER_METADATA):
         features = parse_json(text)["info"]["features"]
@@ -227,7 +227,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
     repeated = [name for name, number in collections.Counter(names).items() if number > 1]
     if repeated:
         raise table_error(
-            path, f"two classes of column {column!r} have the name {repeated[0]!r}; rename one"
+            path, f"two classes in column {column!r} have the name {repeated[0]!r}; rename one"
         )
     return names
 
@@ -244,4 +244,4 @@ def _name_class(cell: Any, names: Mapping[Any, Any]) -> Any:
         return [_name_class(number, names) for number in cell]
     if cell in names:
         return names[cell]
-    return BadCell(f"{cell!r:.100} is the number of no class")
+    return BadCell(f"{cell!r:.100} is not the number of a class")

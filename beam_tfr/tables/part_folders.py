@@ -27,7 +27,7 @@ MOST_NAMES = 1_000  # names that show which folders are meant
 _MOST_FOLDERS = 1_000
 _DIGITS = re.compile("[0-9]+")
 _SHOWN = 3  # folders in messages
-_FIRST_FILES = 100  # that show whether a folder holds images
+_FIRST_FILES = 100  # files that show whether a folder holds images
 # The split that a folder of images is named after, as in JPEGImages-trainval.
 _SPLIT_END = re.compile(r"(?i)[-_ ](?:train(?:val|ing)?|val(?:id(?:ation)?)?|test(?:ing)?)[0-9]*$")
 
@@ -71,7 +71,7 @@ class PartFolders(NamedTuple):
     def describe(self) -> str:
         """Returns the message that images are looked up in these folders."""
         return (
-            "images are in several folders, each name in one of them, and are looked for in all: "
+            "images are spread over several folders, all of which are searched: "
             f"{join_texts(self.folders, _SHOWN, ', ')}"
         )
 

@@ -12,7 +12,7 @@ from beam_tfr.inputs.spellings import MAX_PATH_LENGTH, list_spellings, read_addr
 from beam_tfr.schema.errors import check_text
 
 _HOME = re.compile(r"~[^/]*/")
-_LEAST_CONTENT = 80  # characters of a text that may be an image itself
+_LEAST_CONTENT = 80  # characters of a string that may be an image itself
 # The beginnings of JPEG, PNG, GIF and WebP in base64.
 _BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR")
 _PYTHON_BYTES = ("b'\\x", 'b"\\x', "b'GIF8", "b'RIFF", "{'bytes':")
@@ -33,7 +33,7 @@ def read_text(cell: Any, what: str = "path") -> str:
         raise ValueError("has no value")
     check_cell(cell)
     if not isinstance(cell, str):
-        raise ValueError(f"{cell!r:.100} is no {what}")
+        raise ValueError(f"{cell!r:.100} is not a {what}")
     if "\0" in cell:
         raise ValueError("has a NUL character")
     return cell if cell.isascii() else check_text(cell)
@@ -63,17 +63,17 @@ def _check_content(text: str) -> None:
     """
     content = ""
     if text.startswith(_BASE64):
-        content = "base64 of an image"
+        content = "an image in base64"
     elif text.startswith(_PYTHON_BYTES):
-        content = "bytes as Python shows them"
+        content = "a printout of bytes in Python"
     elif text[:5].lower() == "data:":
         content = "an image itself"
     elif _PIXELS.match(text):
-        content = "numbers of pixels"
+        content = "a list of pixel values"
     if content:
         raise ValueError(
-            f"{text[:30]!r}… is {content}, and only paths are read: write each image to a file, "
-            "and its path into the table"
+            f"{text[:30]!r}… is {content}, but only paths are read: write each image to a file, "
+            "and the path of the file into the table"
         )
 
 

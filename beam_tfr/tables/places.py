@@ -22,7 +22,9 @@ from beam_tfr.tables.base import table_error
 from beam_tfr.tables.formats import format_of, split_suffix
 from beam_tfr.tables.our_exports import split_of_export
 
-OTHER_WAYS = "`splits=train=1` puts all rows into one split, `split_column=` names a column of them"
+OTHER_WAYS = (
+    "`splits=train=1` puts all rows into one split, and `split_column=` names a column of splits"
+)
 _CURES = (
     "add a column with the split of each row and name it in `split_column=`, give a table for each "
     "split, such as val.csv, or let `splits=` divide the rows"
@@ -124,11 +126,11 @@ def _refuse_mixture(
     """Returns the error for tables of which some name a split and some do not."""
     split, tables = next(iter(tables_of.items()))
     splits = [place.split for place in find_places(unnamed)]
-    what = f"names {' and '.join(splits)}" if splits else "names none"
+    what = f"names {' and '.join(splits)}" if splits else "names no split"
     return table_error(
         folder + tables[0],
-        f"its folder or name names the split {split}, but that of {folder}{unnamed} {what}; "
-        f"rename one, leave one out of `table=`, or say where splits come from: {OTHER_WAYS}",
+        f"its folder or name names the split {split}, but {folder}{unnamed} {what}; rename one of "
+        f"them, leave one out of `table=`, or say where splits come from: {OTHER_WAYS}",
     )
 
 
@@ -160,16 +162,16 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
     if splits:
         reason = f"names several splits, {' and '.join(splits)}, so"
         if len(splits) == 1:
-            reason = f"names the split {splits[0]}, but seems to have rows of several:"
+            reason = f"names the split {splits[0]}, but seems to have rows of several, so"
         return (
             f"{tables[0]} {reason} all rows go to {DEFAULT_SPLIT}: `split_column=` names a column "
-            "of splits, `splits=` divides the rows"
+            "of splits, and `splits=` divides the rows"
         )
     split = split_around(folder)
     if split in ("", DEFAULT_SPLIT):
         return ""
     return (
-        f"all tables are in {folder}, and their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
+        f"all tables are in {folder}, but their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
         f"puts them into {split}"
     )
 
@@ -196,7 +198,7 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
         return f"{start}: {_CURES}"
     cure = "them so that the split is a whole word, as in labels_train.csv and labels_test.csv"
     if len({example.rpartition("/")[2] for example in examples}) == 1:
-        cure = "their folders, which must be named like the splits, such as train/ and test/"
+        cure = "their folders after the splits, such as train/ and test/"
     return f"{start}: rename {cure}; {OTHER_WAYS}"
 
 
@@ -221,11 +223,11 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
         return ""
     names = ", ".join(sort_splits(splits))
     example = example_of[sort_splits(splits)[-1]]
-    start = f"images lie in folders that are named like splits, {names}, such as {example}, but"
+    start = f"images are in folders named like splits, {names}, such as {example}, but"
     if shares_option:
         return (
-            f"{start} `{shares_option}=` divides all rows: to keep these splits, give "
-            "`split_column=` in its place, with a column of them, or a table for each split"
+            f"{start} `{shares_option}=` divides all rows: to keep these splits, give a column of "
+            "them as `split_column=` instead, or a table for each split"
         )
     return f"{start} all rows go to {DEFAULT_SPLIT}: {_CURES}"
 
@@ -246,8 +248,8 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
         return ""
     number = counted(sum(images.values()), "image")
     return (
-        f"{number} in folders that are named like splits, {', '.join(sort_splits(images))}, but "
-        f"all rows go to {DEFAULT_SPLIT}: {_CURES}"
+        f"{number} in folders named like splits, {', '.join(sort_splits(images))}, but all rows "
+        f"go to {DEFAULT_SPLIT}: {_CURES}"
     )
 
 

@@ -13,8 +13,8 @@ from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.dialects import Dialect
 
 _DIGITS = re.compile(r"[0-9]+")
-_IN_PROSE = ",;"  # delimiters that texts hold, too
-_LEAST_DIGITS = 4  # of numbers that are alike, such as ids
+_IN_PROSE = ",;"  # delimiters that also occur in prose
+_LEAST_DIGITS = 4  # digits of numbers that look alike, such as ids
 _MOST_DIGITS = 30  # of a number that is an id
 
 

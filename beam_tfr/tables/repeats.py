@@ -26,9 +26,9 @@ from beam_tfr.tables.rows import Tables
 MOST_REPEATED = 100_000  # keys, held by each worker
 REPEATED_NOTE = (
     "keys that several rows have: {number:,}; equal rows are converted once, and rows that differ "
-    "are one reject"
+    "become one reject"
 )
-_SOURCE_ID = "image/source_id"  # of annotations
+_SOURCE_ID = "image/source_id"  # in annotations
 _LISTED = ("bytes", "int64", "float")  # types of columns whose values may be lists
 _MOST_CHARACTERS = 60  # of a value
 _MOST_SHOWN = 3  # values that contradict each other
@@ -94,10 +94,10 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
         others = f"; {len(repeated):,} {what}s have several rows"
     cure = tables.box_cure or "remove the others"
     if not tables.box_cure and _may_have_several_classes(tables):
-        cure += ", or, if each says a class of its file, `label_separator='|'` joins them"
+        cure += ", or, if each row names a class of its file, `label_separator='|'` joins them"
     raise DataError(
         f"`table={name_row(tables.files[table], row)}`: its {column} is that of row {before} of "
-        f"{tables.files[earlier]}{others}. Each {what} may have one row: {cure}"
+        f"{tables.files[earlier]}{others}. Each {what} may have only one row: {cure}"
     )
 
 
@@ -130,7 +130,7 @@ def merge_rows(
         return unusable[0]
     places = dict.fromkeys(_name_place(tables, place) for place in positions)
     detail = (
-        f"{len(ordered)} rows have it, such as in {' and '.join(places)}, and differ: "
+        f"{len(ordered)} rows have this key, such as in {' and '.join(places)}, but differ: "
         f"{_describe_contradiction(tables, ordered)}"
     )
     return first._replace(reason="bad-value", detail=detail)
@@ -154,15 +154,16 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
     ids = _list_values(columns, _SOURCE_ID)
     if len(ids) > 1:
         return (
-            f"it has the ids {_join(ids)}; join their objects under one id, or remove one of them"
+            f"the image has the ids {_join(ids)}; join their objects under one id, or remove one "
+            "of them"
         )
     labels = sorted({ref.labels for ref in refs})
     if len(labels) > 1:
         classes = [", ".join(members) or "none" for members in labels]
-        difference = f"it has the classes {_join(classes)}"
+        difference = f"the image has the classes {_join(classes)}"
         return f"{difference}; {_cure_classes(tables)}"
     differing = _list_differing(columns)
-    difference = "their values do"
+    difference = "their values are not equal"
     if differing:
         difference = f"{differing[0]} is {_join(_list_values(columns, differing[0]))}"
     have_lists = any(len(values.get(name, ())) > 1 for values in columns for name in differing)
@@ -171,21 +172,21 @@ def _describe_contradiction(tables: Tables, refs: Sequence[ImageRef]) -> str:
 
 def _describe_splits(tables: Tables, splits: Sequence[str]) -> str:
     """Says which splits or groups an image is in, and what to do."""
-    cure = "take it out of all but one"
+    cure = "remove it from all but one"
     in_several_folders = len({*map(folder_of, tables.files)}) > 1
     if in_several_folders and isinstance(tables.split_role, roles.PlaceRole):
-        cure += ", or, if they are files of several folders, name that around them: `image_root=`"
+        cure += ", or, if these are files in several folders, give their parent as `image_root=`"
     noun = "groups" if tables.stratify else "splits"
     names = [split.removeprefix(GROUP_MARK) for split in splits]
-    return f"it is in the {noun} {_join(names)}; {cure}"
+    return f"the image is in the {noun} {_join(names)}; {cure}"
 
 
 def _cure_classes(tables: Tables) -> str:
     """Says what to do about rows of an image with different classes."""
     if not tables.joins_rows and _may_have_several_classes(tables):
         return (
-            "if it has all of these, `label_separator='|'` joins the rows of an image; if they are "
-            "files of several folders, write the folder of each into its path"
+            "if it has all of these, `label_separator='|'` joins the rows of an image; if these "
+            "are files in several folders, add the folder of each to its path"
         )
     return _cure_values(tables, ())
 
@@ -199,19 +200,19 @@ def _cure_values(tables: Tables, differing: Sequence[str], *, have_lists: bool =
         have_lists: whether a cell in one of them has several values.
     """
     if tables.joins_rows:
-        return "name a file in the same way in all of its rows, and have them in one table"
+        return "name a file in the same way in all of its rows, and keep these in one table"
     kinds = {kind.name: kind.text.removesuffix("[]") for kind in tables.features if kind.is_plain}
     lists = [f"{name}:{kinds[name]}[]" for name in differing if kinds.get(name) in _LISTED]
     if not lists or len(lists) < len(differing):
         return "keep one of them"
     if have_lists:
-        return "keep one of them, or write one row with the values of all in its list"
+        return "keep one of them, or write one row with all values in its list"
     options = tables.options
     keys = json.dumps(
         [*filter(None, [options.uri_column or options.key_column, options.label_column])]
     )
     return (
-        "keep one of them, or write a list of all, as of captions; with pandas: "
+        "keep one of them, or write all values as a list, as for captions; with pandas: "
         f"table.groupby({keys})[{json.dumps(differing)}].agg(list).reset_index()"
         ".to_json('lists.jsonl', orient='records', lines=True), "
         f"and give `feature_columns='{','.join(lists)}'`"

@@ -29,13 +29,13 @@ from beam_tfr.tables.names import NameColumn, read_single_name
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.places import split_of_place
 
-_is_class_name = functools.lru_cache(is_class_name)  # a class has many rows
+_is_class_name = functools.lru_cache(is_class_name)  # many rows have the same class
 _is_split_name = functools.lru_cache(is_split_name)
 
-MOST_LABEL_LETTERS = 16 << 20  # of an image: the names of its classes or its boxes' classes
-MOST_BOX_VALUES = 1_000_000  # of an image: sides, points and other values of its boxes
+MOST_LABEL_LETTERS = 16 << 20  # per image: the names of its classes or its boxes' classes
+MOST_BOX_VALUES = 1_000_000  # per image: sides, points and other values of its boxes
 TOO_MANY_BOX_VALUES = (
-    f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, with their points and all "
+    f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, including points and all "
     "other columns"
 )
 
@@ -154,7 +154,7 @@ class FileRole(Role):
         file = row.find_file(row.cells[self.column])
         if not file.path.startswith(self.root):
             raise ValueError(
-                f"{file.path} is not below {self.root}; if others are, give the folder that "
+                f"{file.path} is not in {self.root}; if other files are, give the folder that "
                 "contains all files as `image_root=`"
             )
         ref = ref._replace(
@@ -294,7 +294,9 @@ class LabelRole(Role):
         parts = row.without_bad(self._split(row.cells[self.column]))
         labels = tuple(map(self._read_class, parts))
         if sum(map(len, labels)) > MOST_LABEL_LETTERS:
-            raise ValueError(f"its classes have more than {MOST_LABEL_LETTERS:,} letters in total")
+            raise ValueError(
+                f"its classes have more than {MOST_LABEL_LETTERS:,} characters in total"
+            )
         if self.of_boxes:
             row.counts[self.column] = len(labels)
         else:
@@ -317,7 +319,7 @@ class LabelRole(Role):
         if self.names.is_missing(cell):
             return []
         if isinstance(cell, list) and not self.is_list:
-            raise ValueError("a list of labels; the first rows have one each")
+            raise ValueError("has a list of labels, but the first rows have one label each")
         return split_labels(cell, self.separator, in_text=self.of_boxes)
 
     def _read_class(self, cell: Any) -> str:
@@ -339,13 +341,13 @@ def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
         separator: the separator of classes in a string; empty if a string is one class.
         in_text: whether a string may be a list even without a separator.
     """
-    if isinstance(cell, bytes):  # Parquet may store texts without marking them as such
+    if isinstance(cell, bytes):  # Parquet may store strings without marking them as such
         cell = cell.decode()
     if isinstance(cell, str) and (in_text or separator):
         parts = split_text(cell, separator)
         if in_text:
             return parts
-        return [part for part in parts if not _is_blank(part)] or parts  # for example `cat;`
+        return [part for part in parts if not _is_blank(part)] or parts  # such as for `cat;`
     return members_of(cell)
 
 

@@ -247,4 +247,4 @@ def _cure_fraction(role: Role) -> str:
     if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
         return ""
     declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"
-    return f"; `feature_columns='{KNOWN},{declaration}'` stores numbers with a point"
+    return f"; `feature_columns='{KNOWN},{declaration}'` stores fractional numbers"
