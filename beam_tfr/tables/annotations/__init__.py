@@ -1,7 +1,7 @@
 """Reads annotations of objects as tables: COCO, Create ML, Pascal VOC and YOLO.
 
 A row is an image with the boxes and classes of its objects; `options.implied.ANNOTATIONS` names the
-columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `yolo` .yaml.
+columns. `json_files` reads .json (`coco`, `create_ml`), `voc` reads .xml, and `yolo` reads .yaml.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ _SHOWN_BYTES = 30  # shown before and after bytes that are not in the file's enc
 
 
 class Annotations(ObjectFormat):
-    """Files of annotations, whose names say which columns they have.
+    """Annotation files, whose extensions determine their columns.
 
-    A file of JSON is held in memory: its bytes, and then 500 bytes for each box. Where a cell
+    A JSON file is held in memory: first its bytes, and then 500 bytes per box. For a cell that
     cannot be read, a `BadCell` says why.
     """
 
@@ -75,7 +75,8 @@ def read_annotations(
     For `say` see `ColumnSelection`.
 
     Raises:
-        DamagedTableError: the file holds no such annotations; says what is wrong and where.
+        DamagedTableError: the file does not hold such annotations; the message describes and
+            locates the problem.
     """
     _, read = _FORMATS[_extension_of(path)]
     with _naming_format(path):
@@ -84,7 +85,7 @@ def read_annotations(
 
 @contextlib.contextmanager
 def _naming_format(path: str) -> Iterator[None]:
-    """Turns an error of reading in the block into one that names the file and its format."""
+    """Turns a read error in the block into an error that names the file and its format."""
     name, _ = _FORMATS[_extension_of(path)]
     try:
         yield
@@ -101,7 +102,7 @@ def _naming_format(path: str) -> Iterator[None]:
 
 
 def _describe_encoding(error: UnicodeDecodeError) -> str:
-    """Says which text is not in its encoding, and what to do."""
+    """Says which text does not match its encoding, and how to fix it."""
     begin = max(error.start - _SHOWN_BYTES, 0)
     text = error.object[begin : error.start + _SHOWN_BYTES]
     if error.encoding != "utf-8":
@@ -114,7 +115,7 @@ def _extension_of(path: str) -> str:
 
 
 def describe_doubts(files: Sequence[str], cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields messages about parts of annotations that are uncertain or not stored; mostly none.
+    """Yields messages about parts of annotations that are uncertain or not stored; often none.
 
     Args:
         files: all tables.

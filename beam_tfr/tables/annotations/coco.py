@@ -1,4 +1,4 @@
-"""Reads annotations of COCO; an image without objects is a row too.
+"""Reads annotations in COCO's format; an image without objects is a row too.
 
 See https://cocodataset.org/#format-data.
 """
@@ -33,15 +33,15 @@ _NO_CATEGORIES = (
     "or name classes by their ids: jq '.categories = ([.annotations[].category_id] | unique | "
     "map({id: ., name: tostring}))' a.json > b.json"
 )
-_SIDES = 4  # of a box
-_ROUNDED = 1  # pixel that boxes may end outside, if rounded or counted from 1
-_LONGEST_ID = 20  # digits of a number of 64 bits
-MOST_OBJECTS = 250_000  # of an image; so many have `roles.MOST_BOX_VALUES`
+_SIDES = 4  # numbers in a box
+_ROUNDED = 1  # pixel by which boxes may exceed the image, from rounding or counting from 1
+_LONGEST_ID = 20  # digits in a 64-bit number
+MOST_OBJECTS = 250_000  # in an image; this many have `roles.MOST_BOX_VALUES`
 MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON for all masks and keypoints of an image
 
 
 class CocoImage(msgspec.Struct, gc=False):
-    """An image; LVIS gives the address of each image instead of a name."""
+    """An image; LVIS has the URL of each image instead of a name."""
 
     id: int | str
     file_name: str | None = None
@@ -51,7 +51,7 @@ class CocoImage(msgspec.Struct, gc=False):
     height: int | None = None
 
     def file_cell(self) -> str | BadCell:
-        """Returns the path of the image's file, or why there is none."""
+        """Returns the path of the image file, or why there is none."""
         if self.file_name:
             has_extension = "." in self.file_name.rpartition("/")[2]
             is_plain = has_extension and not self.file_name.startswith("/")
@@ -78,7 +78,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     id: int | float | str | None = None  # for messages
 
     def named_box(self, segment: Any, image: CocoImage) -> list[float] | BadCell:
-        """Returns the box, or the box around the mask; a bad one names the annotation's id."""
+        """Returns the box, or the box around the mask; a bad box names the id of the annotation."""
         box = self.bbox or _enclose_segment(segment, image)
         if not box and self.bbox is None:
             return BadCell(f"annotation {self.id!r:.60} has no bbox, nor a mask that gives one")
@@ -89,13 +89,13 @@ class CocoAnnotation(msgspec.Struct, gc=False):
         return self.bbox != [] or len(self.segmentation) > len(_NULL)
 
     def area_of_mask(self, box: list[float] | BadCell) -> float:
-        """Returns the annotated area of the object, or else the area of its box."""
+        """Returns the annotated area of the object, or otherwise the area of its box."""
         if self.area is not None and not math.isnan(self.area):
             return self.area
         return 0 if isinstance(box, BadCell) else math.prod(box[2:])
 
     def class_name(self, names: "CategoryNames") -> str | BadCell:
-        """Returns the name of the object's category, given the names of the file by id."""
+        """Returns the name of the object's category, from the names by id in the file."""
         unknown = BadCell(f"no category has the id {self.category_id}")
         return names.get(self.category_id, unknown)
 
@@ -125,20 +125,20 @@ class CocoCategory(msgspec.Struct):
     skeleton: msgspec.Raw = _EMPTY
 
     def list_keypoints(self) -> list[str]:
-        """Lists the names of the keypoints of each object; none if there are no such names."""
+        """Lists the names of the keypoints of each object; none if they are not named."""
         names = msgspec.json.decode(self.keypoints)
         return [*map(str, names)] if isinstance(names, list) else []
 
 
 class CocoFile(msgspec.Struct):
-    """A file; a file of a test set has no annotations."""
+    """A COCO file; files of test sets have no annotations."""
 
     images: list[CocoImage]
     categories: list[CocoCategory] | None = None
     annotations: list[CocoAnnotation] | None = None
 
     def has_objects(self) -> bool:
-        """Whether an annotation has a place in its image, or a category."""
+        """Whether an annotation has a position in its image, or a category."""
         ids = {category.id for category in self.categories or []}
         return any(obj.has_place() or obj.category_id in ids for obj in self.annotations or [])
 
@@ -183,7 +183,7 @@ def _say_doubts(
     images: Mapping[int | str, Sequence[CocoImage]],
     say: Callable[[Note], object],
 ) -> None:
-    """Says which classes a file has, and what it leaves open."""
+    """Reports which classes a file has, and which questions it leaves open."""
     objects = content.annotations or []
     first_images = {image_id: entries[0] for image_id, entries in images.items()}
     _say_repeated_names(path, names, say)
@@ -200,13 +200,13 @@ def _make_rows(
     *,
     has_boxes: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the row of an image; if it is unclear what the image has, a bad row for each entry.
+    """Yields the row of an image, or a bad row for each entry if its objects are ambiguous.
 
     Args:
         entries: the different entries with the id of the image.
         objects: the objects in the image.
         names: the names of all categories.
-        has_boxes: whether any object of the file has a place in its image.
+        has_boxes: whether any object in the file has a position in its image.
     """
     problem = _find_excess(objects) or _find_other_images(entries)
     if problem:
@@ -222,7 +222,7 @@ def _make_rows(
 
 
 def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
-    """Says what the objects of an image have too many of; empty if they fit into a row."""
+    """Says what exceeds a limit among the objects of an image; empty if they fit into a row."""
     if len(objects) > MOST_OBJECTS:
         return f"{len(objects):,} annotations, more than {MOST_OBJECTS:,}"
     num_bytes = 0
@@ -234,7 +234,7 @@ def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
 
 
 def _find_other_images(entries: Sequence[CocoImage]) -> str:
-    """Says in what entries with the same id differ; empty if there is only one entry."""
+    """Says how entries with the same id differ; empty if there is only one entry."""
     if len(entries) == 1:
         return ""
     names = [f"{image.file_name!r:.100}" for image in entries]
@@ -245,13 +245,13 @@ def _find_other_images(entries: Sequence[CocoImage]) -> str:
 
 
 def _name_categories(categories: Iterable[CocoCategory]) -> CategoryNames:
-    """Returns the names of categories by their ids."""
+    """Returns id -> name for all categories."""
     groups = _group_by_id(categories)
     return {number: _name_category(entries) for number, entries in groups.items()}
 
 
 def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
-    """Returns the name of a category, given all entries with its id."""
+    """Returns the name of a category, from all entries with its id."""
     names = [*dict.fromkeys(str(category.name) for category in entries)]
     if len(names) == 1:
         return names[0]
@@ -260,7 +260,7 @@ def _name_category(entries: Sequence[CocoCategory]) -> str | BadCell:
 
 
 def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], object]) -> None:
-    """Says which categories share a name."""
+    """Reports which categories share a name."""
     ids = collections.defaultdict[str, list[int]](list)
     for number, name in names.items():
         if isinstance(name, str):
@@ -283,7 +283,7 @@ def _say_repeated_images(
     images: Mapping[int | str, Sequence[CocoImage]],
     say: Callable[[Note], object],
 ) -> None:
-    """Says how many entries of images are exact repeats."""
+    """Reports how many image entries are exact repeats."""
     number = len(entries) - sum(map(len, images.values()))
     if number:
         say(
@@ -308,7 +308,10 @@ def _say_corners(
     objects: Sequence[CocoAnnotation],
     say: Callable[[Note], object],
 ) -> None:
-    """Says that boxes seem to be corners: some end outside of their images, but not as corners."""
+    """Reports that boxes seem to be corners, because others end outside of their images.
+
+    All boxes must be inside of their images if they are read as corners.
+    """
     beyond = []
     for obj in objects:
         image = images.get(obj.image_id)
@@ -336,7 +339,7 @@ def _say_corners(
 def _say_keypoint_names(
     path: str, categories: Iterable[CocoCategory], say: Callable[[Note], object]
 ) -> None:
-    """Says that nothing is stored of the names of keypoints, and of the lines between them."""
+    """Reports that the names of keypoints, and the lines between them, are not stored."""
     for category in categories:
         names = category.list_keypoints()
         if names:
@@ -358,7 +361,7 @@ def _group_by_id(members: Iterable[_HasId]) -> dict[Any, list[_HasId]]:
 
 
 def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
-    """Returns the members, each once."""
+    """Returns the members without exact repeats."""
     if len(members) == 1:
         return members
     different: dict[bytes, _HasId] = {}
@@ -370,7 +373,7 @@ def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
 def _group_by_image(
     annotations: Iterable[CocoAnnotation], image_ids: Container[int | str]
 ) -> dict[int | str, list[CocoAnnotation]]:
-    """Groups annotations by the id of their image, which may be spelled as text or as a number."""
+    """Groups annotations by the id of their image, which may be spelled as a string or a number."""
     groups = collections.defaultdict[int | str, list[CocoAnnotation]](list)
     for annotation in annotations:
         groups[annotation.image_id].append(annotation)
@@ -383,7 +386,7 @@ def _group_by_image(
 
 
 def _spell_otherwise(image_id: int | str) -> int | str:
-    """Returns a number as text, and a text as the number that it spells."""
+    """Returns a number as a string, or a string as the number that it spells."""
     if isinstance(image_id, int):
         return str(image_id)
     is_number = image_id.isascii() and image_id.removeprefix("-").isdigit()
@@ -395,7 +398,7 @@ def _spell_otherwise(image_id: int | str) -> int | str:
 def make_row(
     image: CocoImage, objects: Sequence[CocoAnnotation], classes: Sequence[str | BadCell]
 ) -> dict[str, Any]:
-    """Returns the row of an image with its objects."""
+    """Returns the row for an image with its objects."""
     boxes = []
     areas = []
     keypoints = []

@@ -1,4 +1,4 @@
-"""Describes fields of COCO's annotations that are not stored, and boxes that are turned."""
+"""Describes fields in COCO annotations that are not stored, and rotated boxes."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from beam_tfr.schema.differences import join_texts
 
-# Fields that are read, and fields that follow from these.
+# Fields that are read, and fields that can be derived from them.
 _KNOWN = {
     *("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation"),
     *("keypoints", "num_keypoints"),
@@ -18,9 +18,9 @@ _TURNED = re.compile(rb'"rotation"\s*:\s*-?(?!0+(?:\.0*)?\s*[,}])[0-9.]')
 
 
 def describe_other_fields(data: bytes) -> Iterator[str]:
-    """Yields messages about parts of annotations that are not read, given a file of COCO.
+    """Yields messages about parts of annotations in a COCO file that are not read.
 
-    Only the first annotation is parsed; in the rest, only turned boxes are looked for.
+    Only the first annotation is parsed; the rest is only searched for rotated boxes.
     """
     fields = [name for name in _read_first_annotation(data) if name not in _KNOWN]
     if fields:

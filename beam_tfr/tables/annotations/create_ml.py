@@ -1,4 +1,4 @@
-"""Reads annotations of Create ML.
+"""Reads annotations from Create ML.
 
 A file is a list of images. Each box has the x and y of its center, a width and a height, all in
 pixels. The documentation of Create ML spells the keys `imagefilename` and `annotation`.
@@ -16,7 +16,7 @@ _NO_CATEGORY = -1
 
 
 class _Coordinates(msgspec.Struct):
-    """A box given by its center; a missing side is NaN, which makes the box a bad one."""
+    """A box specified by its center; a missing side is NaN, which makes the box a bad one."""
 
     x: float = math.nan
     y: float = math.nan
@@ -30,7 +30,7 @@ class _LabelledBox(msgspec.Struct):
 
 
 class CreateMlImage(msgspec.Struct):
-    """An image with its objects, in either spelling."""
+    """An image with its objects, in either spelling of the keys."""
 
     image: str | None = None
     imagefilename: str | None = None
@@ -46,14 +46,14 @@ class CreateMlImage(msgspec.Struct):
         return self.annotations if self.annotations is not None else self.annotation
 
     def find_missing(self) -> str:
-        """Returns the name of the field that is missing; empty if none is."""
+        """Returns the name of a missing field; empty if none is missing."""
         if self.name is None:
             return "image"
         return "annotations" if self.boxes is None else ""
 
 
 def read_create_ml(picture: CreateMlImage, place: str) -> dict[str, Any]:
-    """Returns the row of an image at this place of the file."""
+    """Returns the row for an image; `place` is its position in the file."""
     missing = picture.find_missing()
     if missing:
         return {"file": BadCell(f"Object missing required field `{missing}` - at `{place}`")}

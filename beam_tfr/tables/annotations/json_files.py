@@ -1,4 +1,4 @@
-"""Reads annotations as JSON: COCO and Create ML."""
+"""Reads annotations in JSON: COCO and Create ML."""
 
 import codecs
 import gzip
@@ -25,14 +25,14 @@ from beam_tfr.tables.annotations.json_kinds import CAPTIONS, describe_begin, des
 from beam_tfr.tables.annotations.other_objects import describe_other_case, describe_other_objects
 from beam_tfr.tables.base import Note
 
-# In a file with more members, each member must be an object if something cannot be read.
+# If a file with more members has an error, each of its members must be an object.
 _MOST_MEMBERS = 2_000_000
 # A file with more lists and objects needs this many bytes for each; annotations have some 30.
 _MOST_LISTS = 2_000_000
 _LEAST_LIST_BYTES = 12
-_BEGIN_BYTES = 64 << 10  # of such a file; their keys tell its kind
+_BEGIN_BYTES = 64 << 10  # the beginning of such a file, whose keys show its kind
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
-# A text without a closing quote ends with the file: else each quote in it would begin another text.
+# A string without a closing quote ends with the file; otherwise each quote would begin a string.
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")
@@ -41,7 +41,7 @@ _Content = CocoFile | list[CreateMlImage]
 
 
 class _LooseFile(msgspec.Struct):
-    """A file of COCO in which something cannot be read."""
+    """A COCO file with parts that cannot be read."""
 
     images: list[msgspec.Raw]
     categories: list[CocoCategory] | None = None
@@ -53,7 +53,7 @@ class _Object(msgspec.Struct):
 
 
 class _FileOfObjects(msgspec.Struct):
-    """A file of COCO whose images and annotations are objects with any content."""
+    """A COCO file whose images and annotations are objects with any content."""
 
     images: list[_Object]
     annotations: list[_Object] | None = None
@@ -91,12 +91,12 @@ _PICTURES = msgspec.json.Decoder(CreateMlImage, strict=False)
 
 
 def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iterator[_Row]:
-    """Yields the rows of a file of COCO or Create ML.
+    """Yields the rows of a COCO or Create ML file.
 
-    An image that cannot be read in full becomes a reject, provided that another image can be read.
+    An image that cannot be read in full becomes a reject, as long as another image can be read.
 
     Raises:
-        ValueError, MsgspecError, RecursionError: the file is neither.
+        ValueError, MsgspecError, RecursionError: the file is neither COCO nor Create ML.
     """
     if isinstance(file, gzip.GzipFile):
         raise ValueError("is compressed as a whole; decompress it first")
@@ -130,9 +130,9 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
 
 
 def _check_density(data: bytes) -> None:
-    """Checks that a file does not consist of lists and objects that hold next to nothing.
+    """Checks that a file does not consist of lists and objects that hold almost nothing.
 
-    These take 20 times as much memory as they have bytes.
+    These take 20 times as much memory as their size in bytes.
 
     Raises:
         ValueError: the file consists of such lists and objects.
@@ -162,7 +162,7 @@ def _decode(data: bytes) -> _Content:
 
 
 def _without_nan(data: bytes, *, as_text: bool = False) -> bytes:
-    """Returns JSON with null, or with texts, in place of numbers that JSON does not have."""
+    """Returns JSON with null or strings in place of numbers that JSON does not allow."""
     if not _NAN.search(data):
         return data
     sound = bytearray()
@@ -209,7 +209,7 @@ def _read_loosely(
 
 
 def _check_lists(content: CocoFile | _LooseFile, data: bytes) -> None:
-    """Checks that a file of COCO without objects or `categories` has none elsewhere.
+    """Checks that a COCO file without objects or `categories` has none under other names.
 
     Raises:
         ValueError: the file has such lists under other names.
@@ -234,7 +234,7 @@ def _read_coco_loosely(
     harmed = {obj.image_id for obj in marked}
     if harmed.issuperset(image.id for image in images) or (bad and not annotations):
         raise error
-    lost = _find_ids(bad_images)  # of images that are already rejects
+    lost = _find_ids(bad_images)  # ids of images that are already rejects
     known = [obj for obj in [*annotations, *marked] if obj.image_id not in lost]
     yield from read_coco(path, CocoFile(images, loose.categories, known), say)
     strays = [member for member, mark in zip(bad, marks, strict=True) if mark is None]
@@ -243,13 +243,13 @@ def _read_coco_loosely(
 
 
 def _find_ids(bad_images: Iterable[_BadMember]) -> set[int | str]:
-    """Returns the ids of images in which something other than the id cannot be read."""
+    """Returns the ids of images in which other fields cannot be read."""
     rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
     return {image.id for image in rest if image is not None}
 
 
 def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> _Member | None:
-    """Decodes the rest of a member that cannot be read in full; None if that fails."""
+    """Decodes the readable fields of a member that cannot be read in full; None if that fails."""
     try:
         return decoder.decode(member.data)
     except msgspec.ValidationError:
@@ -280,7 +280,7 @@ def _read_pictures_loosely(
 def _decode_members(
     place: str, raw: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[_Member]
 ) -> tuple[list[_Member], list[_BadMember]]:
-    """Returns the members of a list at a place of the file, and the members that cannot be read."""
+    """Returns the members of the list at `place`, and the members that cannot be read."""
     members = []
     bad = []
     for number, data in enumerate(raw):
@@ -295,7 +295,7 @@ def _decode_members(
 
 
 def _name_place(problem: str, place: str) -> str:
-    """Returns an error of decoding a member of a list, with its place in the file."""
+    """Returns an error from decoding a list member, with the member's position in the file."""
     if "`$" in problem:
         return problem.replace("`$", f"`{place}")
     return f"{problem} - at `{place}`"

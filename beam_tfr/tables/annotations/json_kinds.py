@@ -1,4 +1,4 @@
-"""Recognizes kinds of JSON that people take for COCO's instances."""
+"""Recognizes kinds of JSON files that are mistaken for COCO's instances."""
 
 import contextlib
 import re
@@ -12,18 +12,18 @@ from beam_tfr.tables.annotations import labelbox
 from beam_tfr.tables.annotations.other_objects import describe_other_case
 from beam_tfr.tables.annotations.row_lists import describe_row_lists
 
-_BEGIN_BYTES = 4 << 10  # of a long file; they hold its first keys
+_BEGIN_BYTES = 4 << 10  # the beginning of a long file, with its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[\[{]')
 _COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
 
 
 class _Kind(NamedTuple):
-    """A kind of file.
+    """A kind of JSON file.
 
     Attributes:
         marks: the keys that all files of the kind have, as `_find_marks` yields them.
-        message: what such a file is, and what to do.
+        message: what such a file is, and how to use it.
     """
 
     marks: frozenset[str]
@@ -227,10 +227,10 @@ _KINDS = (
 
 
 def describe_kind(data: bytes) -> str:
-    """Says what a JSON file is, if it is of a known kind without boxes of COCO; else empty.
+    """Describes a JSON file of a known kind without COCO boxes; empty for other files.
 
     Raises:
-        MsgspecError, RecursionError: the file is no JSON.
+        MsgspecError, RecursionError: the file is not JSON.
     """
     first_line, _, rest = data.strip().partition(b"\n")
     if rest.lstrip().startswith(b"{") and _keys_of(msgspec.Raw(first_line)):
@@ -247,7 +247,7 @@ def describe_kind(data: bytes) -> str:
 
 
 def describe_begin(begin: bytes) -> str:
-    """Says what a JSON file is, given its first bytes; see `describe_kind`.
+    """Describes a JSON file from its first bytes; see `describe_kind`.
 
     A file that is longer than these bytes is judged by its keys alone.
     """
@@ -257,7 +257,7 @@ def describe_begin(begin: bytes) -> str:
 
 
 def _describe_marks(marks: Set[str]) -> str:
-    """Returns the message of the first kind of JSON that has these marks; empty if none does."""
+    """Returns the message for the first kind of JSON with these marks; empty if there is none."""
     for kind in _KINDS:
         if kind.marks <= marks:
             return kind.message
@@ -284,7 +284,7 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
 
 
 def _find_marks_of_member(name: str, data: msgspec.Raw) -> Iterator[str]:
-    """Yields the marks of one of COCO's lists, which may be an object."""
+    """Yields the marks of one of COCO's lists, which may also be an object."""
     members = _decode_list(data)
     if members:
         yield from (f"{name}[].{key}" for key in _keys_of(members[0]))
@@ -308,7 +308,7 @@ def _find_marks_of_list(content: Sequence[msgspec.Raw]) -> Iterator[str]:
 
 
 def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
-    """Yields the keys of a file's first value, and what it is if it has keys or a list of them."""
+    """Yields the keys of a file's first value, and its kind if it has keys or is a list."""
     keys = _keys_of(value)
     yield from (f".{key}" for key in keys)
     if keys:
@@ -321,7 +321,7 @@ def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
 
 
 def _begins(data: msgspec.Raw | None, mark: bytes) -> bool:
-    """Whether JSON is there, and begins with a bracket or brace."""
+    """Whether JSON exists, and begins with a bracket or brace."""
     return data is not None and memoryview(data)[:1] == mark
 
 
@@ -333,7 +333,7 @@ def _decode_list(data: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _keys_of(data: msgspec.Raw) -> list[str]:
-    """Lists the keys of an object; none of anything else."""
+    """Lists the keys of an object; none if the value is not an object."""
     try:
         return [*msgspec.json.decode(data, type=dict[str, Any])]
     except msgspec.DecodeError:

@@ -5,7 +5,7 @@ See https://docs.labelbox.com/reference/export-image-annotations.
 
 from collections.abc import Iterable
 
-# Keys of each member, in exports with projects and in older exports.
+# Keys that each member has, in exports with projects and in older exports.
 _KEYS = frozenset({"data_row", "projects"})
 _OLD_KEYS = frozenset({"Labeled Data", "Label"})
 _OBJECTS = (
@@ -19,10 +19,10 @@ _OLD_OBJECTS = (
 
 
 def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
-    """Says what an export of Labelbox is, and what to do; empty for anything else.
+    """Describes an export of Labelbox and the command that converts it; empty for other files.
 
     Args:
-        keys: the keys of a member of the array, or of an object in a line.
+        keys: the keys of an array member, or of an object in a line.
         in_lines: whether the file has an object in each line, rather than an array.
     """
     present = {*keys}

@@ -1,4 +1,4 @@
-"""Finds objects in a file of COCO that are not in its list `annotations`."""
+"""Finds objects in a COCO file that are outside of its list `annotations`."""
 
 import contextlib
 import re
@@ -9,9 +9,9 @@ import msgspec
 from beam_tfr.schema.differences import join_names
 
 _LISTS = ("images", "annotations", "categories")
-# Keys of a file that hold no objects in images.
+# Keys that do not hold objects in images.
 _WITHOUT_OBJECTS = frozenset({*_LISTS, "info", "license", "licenses", "type", "videos"})
-# Objects or lists in a list or in an object: [{"bbox": …}], [[1, 2, 3, 4]] or {"1.jpg": […]}.
+# Objects or lists inside a list or an object: [{"bbox": …}], [[1, 2, 3, 4]] or {"1.jpg": […]}.
 _NESTED = re.compile(rb'\s*(?:\[|\{\s*"(?:[^"\\]|\\.)*"\s*:)\s*[\[{]')
 _COCO_OBJECT = frozenset({"image_id", "category_id"})
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -23,9 +23,9 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def describe_other_objects(lists: _Members) -> str:
-    """Reports objects in a file of COCO without any in `annotations`; empty if there are none.
+    """Reports objects in a COCO file that are not in `annotations`; empty if there are none.
 
-    Beside an empty list of annotations, only objects with the fields of COCO's count.
+    Next to an empty list of annotations, only objects with the fields of COCO's annotations count.
 
     Args:
         lists: the content of the file, whose `images` are a list.
@@ -45,7 +45,7 @@ def describe_other_objects(lists: _Members) -> str:
 
 
 def describe_other_case(keys: Iterable[str]) -> str:
-    """Reports keys of COCO that are spelled with capitals, such as `Annotations`; mostly empty."""
+    """Reports COCO's keys that are spelled with capitals, such as `Annotations`; often empty."""
     known_keys = {*keys}
     others = [key for key in known_keys if key.lower() in _LISTS and key.lower() not in known_keys]
     if not others:
@@ -65,7 +65,7 @@ def _find_nested(members: _Members, without_objects: Iterable[str]) -> str:
 
 
 def _rename_list(name: str, value: msgspec.Raw) -> str:
-    """Returns the command that renames a list of COCO's objects; empty for another list."""
+    """Returns the command that renames a list of COCO objects; empty for other lists."""
     try:
         objects = _OBJECTS.decode(value)
     except msgspec.ValidationError:
@@ -79,7 +79,7 @@ def _describe_list(name: str, rename: str) -> str:
     """Returns the message about objects in another list.
 
     Args:
-        name: what messages call the list.
+        name: the name of the list for messages.
         rename: the command that renames the list; may be empty.
     """
     cure = rename or (

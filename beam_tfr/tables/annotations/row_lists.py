@@ -30,8 +30,8 @@ class _List(NamedTuple):
     """A list that is not empty.
 
     Attributes:
-        length: how many members it has.
-        first: its first member.
+        length: number of members.
+        first: the first member.
     """
 
     length: int
@@ -39,7 +39,7 @@ class _List(NamedTuple):
 
 
 def describe_row_lists(content: _Values) -> str:
-    """Says how to make rows of a JSON object; empty if the object may be COCO.
+    """Says how to make rows from a JSON object; empty if the object may be COCO.
 
     Args:
         content: key -> value.
@@ -62,7 +62,7 @@ def describe_row_lists(content: _Values) -> str:
 
 
 def _may_be_coco(content: _Values) -> bool:
-    """Whether an object has images as in COCO, with or without objects and classes."""
+    """Whether an object has images as COCO does, with or without objects and classes."""
     if "images" not in content:
         return False
     has_others = not {"annotations", "categories"}.isdisjoint(content)
@@ -73,7 +73,7 @@ def _may_be_coco(content: _Values) -> bool:
 
 
 def _find_parts(content: _Values) -> list[str]:
-    """Returns the keys of values that are files of COCO by themselves, such as those of splits."""
+    """Returns the keys of values that are COCO files by themselves, such as one for each split."""
     parts = list[str]()
     for key, value in content.items():
         try:
@@ -86,7 +86,7 @@ def _find_parts(content: _Values) -> list[str]:
 
 
 def _find_lists(content: _Values) -> dict[str, _List]:
-    """Returns the lists among the values, but for empty ones."""
+    """Returns the lists among the values, without empty ones."""
     lists = dict[str, _List]()
     for key, value in content.items():
         try:
@@ -99,10 +99,10 @@ def _find_lists(content: _Values) -> dict[str, _List]:
 
 
 def _describe_parts(parts: Iterable[str]) -> str:
-    """Returns the message about several files of COCO in one.
+    """Returns the message about several COCO files in one file.
 
     Args:
-        parts: the keys of these.
+        parts: the keys of the COCO files.
     """
     commands = [_write_command(_access(key), f"{key}.json", flags="") for key in parts]
     return f"holds several files of COCO; write each to its own file: {', '.join(commands)}"
@@ -147,7 +147,7 @@ def _describe_objects(key: str) -> str:
 
 
 def _describe_columns(lists: Mapping[str, _List]) -> str:
-    """Returns the message about columns as lists; empty for other lists.
+    """Returns the message about columns that are stored as lists; empty for other lists.
 
     Args:
         lists: key -> a list, for all keys of the file.
@@ -164,7 +164,7 @@ def _describe_columns(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_paths(lists: Mapping[str, _List]) -> str:
-    """Returns the message about the names of images by class or split; empty for other lists.
+    """Returns the message about names of images by class or split; empty for other lists.
 
     Args:
         lists: key -> a list, for all keys of the file.
@@ -178,7 +178,7 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
 
 
 def _find_image_column(row: Mapping[str, Any]) -> str:
-    """Returns the first column with the name of an image, or named so; empty if there is none."""
+    """Returns the first column that holds image names, or is named so; empty if there is none."""
     texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
     for key, cell in texts.items():
         if has_image_name(cell):
@@ -218,10 +218,10 @@ def _write_command(code: str, output: str, flags: str = " -c") -> str:
 
 
 def _access(key: str) -> str:
-    """Returns the filter of jq for the value of a key."""
+    """Returns the jq filter for the value of a key."""
     return f".{key}" if _PLAIN_KEY.fullmatch(key) else f".[{json.dumps(key)}]"
 
 
 def _select(keys: Iterable[str]) -> str:
-    """Returns the filter of jq for an object with some keys alone."""
+    """Returns the jq filter for an object with only some of its keys."""
     return f"{{{', '.join(json.dumps(key) for key in keys)}}}"

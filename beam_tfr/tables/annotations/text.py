@@ -17,12 +17,12 @@ def read_text(file: IO[bytes]) -> str:
 
 
 def read_at_most(file: IO[bytes]) -> bytes:
-    """Returns the bytes of a small file; of a longer file, one byte more than the limit."""
+    """Returns the bytes of a small file; for a longer file, the limit and one byte more."""
     return file.read(MAX_TEXT_BYTES + 1)
 
 
 def check_length(data: bytes) -> None:
-    """Checks the length of a small file, given its bytes from `read_at_most`.
+    """Checks the length of a small file, from its bytes as `read_at_most` returns them.
 
     Raises:
         ValueError: the file is too long.
@@ -32,7 +32,7 @@ def check_length(data: bytes) -> None:
 
 
 def decode_text(data: bytes) -> str:
-    """Decodes the text of a small file, given its bytes from `read_at_most`.
+    """Decodes the text of a small file, from its bytes as `read_at_most` returns them.
 
     Raises the same errors as `read_text`.
     """
@@ -41,7 +41,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_numbers(texts: Sequence[str]) -> list[float]:
-    """Parses texts as numbers; all are NaN, which makes no box, if one text is no number."""
+    """Parses strings as numbers; if one is not a number, all are NaN, which makes no box."""
     try:
         return [float(text) for text in texts]
     except ValueError:

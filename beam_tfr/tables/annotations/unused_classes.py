@@ -1,4 +1,4 @@
-"""Describes classes that files of annotations name, but none of their objects has."""
+"""Describes classes that annotation files declare, but that no object has."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from beam_tfr.tables.base import FileClasses
 
 
 def describe_unused_classes(files: Sequence[FileClasses], num_files: int) -> Iterator[str]:
-    """Yields a line about classes that no object has, if there are objects at all.
+    """Yields a line about classes that no object has, if there are any objects.
 
     Args:
         files: the classes of the files that were read, in the order of the files' names.

@@ -1,11 +1,12 @@
-"""Reads annotations of Pascal VOC: an XML file for each image.
+"""Reads annotations in Pascal VOC's format: an XML file for each image.
 
 In the PASCAL VOC devkit, pixels count from 1, and the last pixel belongs to its box. Many programs
-count from 0. There are columns with the boxes in either reading; a third one has the devkit's
+count from 0. There are columns with the boxes in either reading; a third column has the devkit's
 reading, unless the file shows that it counts from 0:
 
-box          like `box_from_1`, or an `OtherColumn` if a box with an area begins at 0 box_from_0
-as written box_from_1   1 less on the left and at the top; in files of Roboflow, 1 less on all sides
+    box          like `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
+    box_from_0   as written
+    box_from_1   1 less on the left and at the top; in files from Roboflow, 1 less on all sides
 """
 
 import codecs
@@ -40,13 +41,13 @@ _BYTE_ORDER_MARKS = {  # longer marks first
 _WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
 # Declared encodings -> the newer ones that programs really write, as on the web.
 _NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
-# Python codecs that are no encodings of files.
+# Python codecs that are not encodings of files.
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7")
 # A DOCTYPE without declarations; Python's parsers do not read the file that it may name.
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[<>]*>")
 _CORNER = re.compile(r"([xy])[0-9]*")
 _UNSPECIFIED = ("", "unspecified")
-# Elements of a file that are about the image, in lower case; `imagesize` is of LabelMe on the web.
+# Elements that are about the image, in lower case; `imagesize` is from LabelMe on the web.
 _ABOUT_IMAGE = frozenset(
     {
         "folder",
@@ -62,7 +63,7 @@ _ABOUT_IMAGE = frozenset(
         "owner",
     }
 )
-_BOX_NUMBERS = 4  # a text with so many numbers may be a box
+_BOX_NUMBERS = 4  # a text with this many numbers may be a box
 _CLASS_FIELDS = frozenset({"name", "class", "label", "category"})  # in lower case
 
 
@@ -70,8 +71,9 @@ class _Box(NamedTuple):
     """The xmin, ymin, xmax and ymax of an object, or why it has none.
 
     Attributes:
-        from_0: the box if the pixels of its file count from 0, as it is written.
-        from_1: the box if they count from 1; its last pixel belongs to it, except in Roboflow's.
+        from_0: the box if the pixels in its file count from 0, as it is written.
+        from_1: the box if they count from 1; its last pixel belongs to it, except in files from
+            Roboflow.
     """
 
     from_0: list[float] | BadCell
@@ -87,8 +89,8 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     """Yields the only row of a file.
 
     Raises:
-        ValueError, ElementTree.ParseError: the file is not of Pascal VOC, or its objects are not
-            where Pascal VOC has them.
+        ValueError, ElementTree.ParseError: the file is not Pascal VOC, or its objects are in the
+            wrong places.
     """
     root = parse_voc(file)
     own_name = _stem_of(path)
@@ -147,7 +149,7 @@ def _is_of_another(name: str, path: str) -> bool:
 
 
 def _image_stem(name: str) -> str:
-    """Returns the stem of an image's path, like `_stem_of`, even if the path is of Windows."""
+    """Returns the stem of an image path, like `_stem_of`, even for a Windows path."""
     return _stem_of(name.replace("\\", "/"))
 
 
@@ -182,8 +184,8 @@ def _check_objects(root: ElementTree.Element) -> None:
     """Checks that a file has no objects other than its `object` elements.
 
     Raises:
-        ValueError: an element beside these has a `bndbox`; or there is no `object`, and elements
-            other than those about the image may hold objects.
+        ValueError: another element has a `bndbox`; or there is no `object`, and elements that are
+            not about the image may hold objects.
     """
     others = [element for element in root if element.tag != "object"]
     problem = ""
@@ -206,7 +208,7 @@ def _check_objects(root: ElementTree.Element) -> None:
 
 
 def _may_hold_objects(element: ElementTree.Element) -> bool:
-    """Whether an element of the root is not about the image, and holds more than a plain text."""
+    """Whether an element of the root is not about the image, and holds more than plain text."""
     if element.tag.lower() in _ABOUT_IMAGE:
         return False
     if len(element) or element.attrib:
@@ -221,10 +223,10 @@ def _count_numbers(element: ElementTree.Element) -> int:
 
 
 def _list_fields(elements: Sequence[ElementTree.Element]) -> list[ElementTree.Element]:
-    """Lists elements with plain texts that may be the class or the box of an only object.
+    """Lists elements with plain text that may be the class or the box of a single object.
 
     Args:
-        elements: elements of the root that are no objects.
+        elements: elements of the root that are not objects.
     """
     classes = []
     numbers = []
@@ -241,7 +243,7 @@ def parse_voc(file: IO[bytes]) -> ElementTree.Element:
     """Returns the root element of a file.
 
     Raises:
-        ValueError, ElementTree.ParseError: the file is no XML, or declares entities.
+        ValueError, ElementTree.ParseError: the file is not XML, or declares entities.
     """
     text = decode_xml(read_at_most(file))
     rest = _DOCTYPE.sub("", text, count=1)
@@ -251,7 +253,7 @@ def parse_voc(file: IO[bytes]) -> ElementTree.Element:
 
 
 def decode_xml(data: bytes) -> str:
-    """Decodes the text of a small XML file in the encoding that it declares; by default UTF-8.
+    """Decodes the text of a small XML file in the encoding that it declares; UTF-8 by default.
 
     See https://www.w3.org/TR/xml/#sec-guessing.
 
@@ -259,7 +261,7 @@ def decode_xml(data: bytes) -> str:
         data: the bytes from `read_at_most`.
 
     Raises:
-        ValueError: the file is too long, or not in its encoding, or the encoding is unknown.
+        ValueError: the file is too long, does not match its encoding, or the encoding is unknown.
     """
     check_length(data)
     encoding = _find_encoding(data)
@@ -283,7 +285,7 @@ def _find_encoding(data: bytes) -> str:
 
 
 def _known_encoding(declared: str) -> str:
-    """Returns the codec for the declared encoding of a file whose declaration has single bytes."""
+    """Returns the codec for a declared encoding, if the declaration itself uses single bytes."""
     try:
         name = codecs.lookup(declared).name
     except LookupError:
@@ -301,7 +303,7 @@ def _stem_of(path: str) -> str:
 
 
 def _text_of(element: ElementTree.Element, path: str) -> str | None:
-    """Returns the text of the first element at a path, without the spaces around it."""
+    """Returns the text of the first element at a path, without surrounding spaces."""
     text = element.findtext(path)
     return None if text is None else text.strip()
 
@@ -338,7 +340,7 @@ def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
 
 
 def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
-    """Returns the first tag that an element holds twice, where one counts; empty if none."""
+    """Returns the first tag that an element wrongly contains twice; empty if there is none."""
     for tag in tags:
         if len(element.findall(tag)) > 1:
             return tag
@@ -371,9 +373,9 @@ def _parse_number(text: str) -> float | None:
 
 
 def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
-    """Returns the box around the corners of a polygon, whose elements are x1, y1, x2, … or x and y.
+    """Returns the box around the corners of a polygon, with elements x1, y1, x2, … or x and y.
 
-    The corners are places rather than pixels, so they do not count from 1.
+    The corners are points rather than pixels, so they do not count from 1.
     """
     places: dict[str, list[float]] = {"x": [], "y": []}
     for element in obj.iterfind("polygon//*"):
@@ -395,7 +397,7 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
 
 
 def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
-    """Returns a stand-in for the boxes of a file that counts from 0; None if nothing shows that."""
+    """Returns a stand-in for boxes in a file that counts from 0; None if no box shows that."""
     for box in boxes:
         if isinstance(box.from_0, BadCell) or box.from_0 is box.from_1:
             continue
@@ -408,7 +410,7 @@ def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
 
 
 def _is_placeholder(box: Sequence[float]) -> bool:
-    """Whether a box, as written, has no area or is only the first pixel."""
+    """Whether a box, as written, has no area or covers only the first pixel."""
     left, top, right, bottom = box
     has_area = right > left and bottom > top
     return not has_area or max(box) <= 1
@@ -427,7 +429,7 @@ def _take_from_0(evidence: str) -> OtherColumn:
 
 
 def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Returns the message about files that name the image of another file; empty if none does.
+    """Returns the message about files that name an image of another file; may be empty.
 
     Args:
         cells: column -> its cells in the first files, with the column `file`.
@@ -444,7 +446,7 @@ def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
 
 
 def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Says why the first pixel of the first files is uncertain, 0 or 1; empty if the files show it.
+    """Says why it is uncertain whether the first files count pixels from 0 or 1; may be empty.
 
     Args:
         cells: column -> its cells in the first files, with the columns `box` and `box_from_0`.
@@ -485,7 +487,7 @@ def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
 
 
 def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Says what suggests counting from 1 in files that are taken to count from 0."""
+    """Says what suggests counting from 1 in files that are assumed to count from 0."""
     names = ("file", SOURCE_WIDTH, SOURCE_HEIGHT)
     texts = [cells.get(name, itertools.repeat("")) for name in names]
     for boxes, file, width, height in zip(cells[VOC_FROM_0], *texts, strict=False):
@@ -513,7 +515,7 @@ def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None
 
 
 def _read_flag(obj: ElementTree.Element, name: str) -> str:
-    """Reads a flag of an object: 0 if it is missing or `Unspecified`, 1 for any share."""
+    """Reads a flag of an object: 0 if missing or `Unspecified`, 1 for a fraction, else its text."""
     text = _text_of(obj, name) or ""
     if text.lower() in _UNSPECIFIED:
         return "0"

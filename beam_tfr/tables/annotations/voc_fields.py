@@ -1,4 +1,4 @@
-"""Describes fields of the objects of Pascal VOC that are not stored."""
+"""Describes fields of Pascal VOC objects that are not stored."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _FIRST_REMOTE = 2  # each file takes a request
 
 
 def describe_other_fields(files: Sequence[str]) -> str:
-    """Returns the message about fields of objects that are not read; empty if there are none.
+    """Returns the message about object fields that are not read; empty if there are none.
 
     Only the first files are read.
     """
@@ -39,7 +39,7 @@ def describe_other_fields(files: Sequence[str]) -> str:
 
 def _list_other_fields(path: str) -> Iterator[str]:
     """Yields the names of fields that have a value and are not read."""
-    # The row of a file that cannot be read says so.
+    # If a file cannot be read, its row reports that.
     with contextlib.suppress(OSError, ValueError, BeamTfrError, ElementTree.ParseError):
         with open_table(path) as file:
             root = parse_voc(file)

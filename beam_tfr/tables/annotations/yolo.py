@@ -1,4 +1,4 @@
-"""Reads annotations of YOLO: a `data.yaml` that names the classes, and the images of each split.
+"""Reads YOLO annotations: a `data.yaml` names the classes, and the images in each split.
 
 `yolo_images` finds the images, `yolo_files` the label file of each image, and `yolo_lines` reads
 the lines of label files. See https://docs.ultralytics.com/datasets/detect.
@@ -46,19 +46,19 @@ from beam_tfr.tables.annotations.yolo_lines import (
 )
 from beam_tfr.tables.our_exports import read_export_splits
 
-_SAMPLE_FILES = 2_048  # label files that show what lines have after their shapes
+_SAMPLE_FILES = 2_048  # label files from which the form of lines is determined
 _SAMPLE_BYTES = 16 << 20  # 16 MiB of label files, after which no more are sampled
 _MOST_CLASSES = 100_000
-_MOST_DIGITS = 20  # of a number
-_MOST_DEPTH = 50  # of nested lists and mappings
-# Makes texts, lists and dicts of everything; the loader in C takes a fifth of the time.
+_MOST_DIGITS = 20  # in a number
+_MOST_DEPTH = 50  # levels of nested lists and mappings
+# Loads everything as strings, lists and dicts; the loader in C takes a fifth of the time.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _OTHER_KEYS = {"validation": "val", "valid": "val"}  # keys that some programs write
 _NO_PLACE = ("", "null", "~")  # spellings of null in YAML
 
 
 class _Yolo(msgspec.Struct):
-    """The fields of data.yaml that are read, all of them as text."""
+    """The fields of data.yaml that are read, all of them as strings."""
 
     names: list[str] | dict[str, str] | None = None
     nc: str = ""
@@ -72,7 +72,7 @@ class _Yolo(msgspec.Struct):
     other_keys: OtherKeys = {}
 
     def class_names(self, say: Callable[[str], object]) -> ClassNames:
-        """Returns a mapping of a class's number to its name.
+        """Returns a mapping from the number of a class to its name.
 
         Raises:
             ValueError: there are no names.
@@ -97,7 +97,7 @@ class _Yolo(msgspec.Struct):
         return by_number
 
     def places(self, folder: str) -> YoloPlaces:
-        """Returns the places of the images, given the folder of the file.
+        """Returns the places of the images; `folder` is the folder of the file.
 
         Raises:
             ValueError: there are none.
@@ -118,7 +118,7 @@ class _Yolo(msgspec.Struct):
 
 
 def _describe_keypoints(data: _Yolo) -> str:
-    """Says which fields about keypoints are not stored; empty if the file has none."""
+    """Says which keypoint fields are not stored; empty if the file has none."""
     fields = {"kpt_names": data.kpt_names, "flip_idx": data.flip_idx}
     present = [name for name, value in fields.items() if value]
     if not present:
@@ -154,7 +154,7 @@ def _read_count(text: str) -> int:
     """Parses the number of a class, or the number of all classes.
 
     Raises:
-        ValueError: the text is no such number.
+        ValueError: the text is not such a number.
     """
     if not text:
         raise ValueError("has no names of classes, such as `names: [cat, dog]`")
@@ -173,11 +173,11 @@ def read_names(file: IO[bytes]) -> list[str]:
 
 
 def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the images that a `data.yaml` names.
+    """Yields the rows for the images that a `data.yaml` names.
 
     Raises:
-        ValueError, MsgspecError, YAMLError, RecursionError: the file is no `data.yaml`, a place has
-            no images, or a split has no label files.
+        ValueError, MsgspecError, YAMLError, RecursionError: the file is not a `data.yaml`, a place
+            has no images, or a split has no label files.
     """
 
     def say_of_file(note: str) -> None:
@@ -213,7 +213,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
 
 
 def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
-    """Returns the first label files, which show how lines are to be read."""
+    """Returns the first label files, which show how to read their lines."""
     first = []
     num_bytes = 0
     for file in itertools.islice(files, _SAMPLE_FILES):
@@ -227,7 +227,7 @@ def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
 def _describe_files(
     files: Sequence[LabelFile], form: LineForm, lines: Sequence[Sequence[float]]
 ) -> Iterator[str]:
-    """Yields messages on what the first label files leave open, and on how they are read."""
+    """Yields messages about how the first label files are read, and about open questions."""
     if form.describe():
         yield f"its label files have {form.describe()}{form.cure}"
     if seem_corners(lines):
@@ -265,7 +265,7 @@ def _parse(text: str) -> _Yolo:
 
 
 def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
-    """Returns the keys that are not read and whose values may be places of images."""
+    """Returns the unread keys whose values may be places with images."""
     places = dict[str, list[str]]()
     for key, value in fields.items():
         names = value if isinstance(value, list) else [value]
@@ -276,10 +276,10 @@ def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
 
 
 def _check_names(fields: dict[Any, Any]) -> None:
-    """Checks that the names of classes are not a text; takes out names that are null.
+    """Checks that the names of classes are not a single string; removes names that are null.
 
     Raises:
-        ValueError: the names are a text, such as the path of another file.
+        ValueError: the names are a string, such as the path of another file.
     """
     names = fields.get("names")
     if not isinstance(names, str):
@@ -297,7 +297,7 @@ def _check_depth(text: str) -> None:
 
     Raises:
         ValueError: they are nested too deeply.
-        YAMLError: the text is no YAML.
+        YAMLError: the text is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, _LOADER):
@@ -327,7 +327,7 @@ def _read_row(
     form: LineForm,
     kpt_shape: KeypointShape | None,
 ) -> dict[str, Any]:
-    """Returns the row of an image."""
+    """Returns the row for an image."""
     image = file.image.path
     is_below = storage.is_gcs(image) == storage.is_gcs(base)
     row: dict[str, Any] = {

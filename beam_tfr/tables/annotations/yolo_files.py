@@ -1,4 +1,4 @@
-"""Finds and reads the label files of YOLO, one for each image."""
+"""Finds and reads YOLO's label files, one for each image."""
 
 import collections
 import contextlib
@@ -17,14 +17,14 @@ from beam_tfr.schema.yolo import label_path
 from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
 from beam_tfr.tables.annotations.yolo_lines import ClassNames
 
-READ_AT_A_TIME = 256  # label files
-_MOST_LISTED = 1_000_000  # files of a folder of label files
-# Files beside label files that are no label files themselves.
+READ_AT_A_TIME = 256  # label files read in parallel
+_MOST_LISTED = 1_000_000  # files in a folder with label files
+# Files next to label files that are not label files themselves.
 _OTHER_TEXT = re.compile(
     r"(?i)(?:(?:.*_)?classes|names|labels|readme.*|notes|licen[cs]e|train|val|valid|test)\.txt"
 )
 _MOST_SHARED = 100  # label files, at least one of which must exist
-_MOST_SEARCHED = 20_000  # files, in a search for a label file elsewhere
+_MOST_SEARCHED = 20_000  # files, when searching for a label file elsewhere
 
 
 class YoloImage(NamedTuple):
@@ -32,7 +32,7 @@ class YoloImage(NamedTuple):
 
     Attributes:
         path: the path of the image.
-        key: the key that names the image: "train", "val" or "test".
+        key: the key in `data.yaml` that includes the image: "train", "val" or "test".
         problem: why the image is in no split; empty if it is in one.
     """
 
@@ -46,7 +46,7 @@ class LabelFile(NamedTuple):
 
     Attributes:
         image: the image.
-        path: the path where the label file is, or would be.
+        path: the path where the label file is or should be.
         is_there: whether the file exists.
         data: the bytes of the file.
         problem: why the file cannot be read; empty if it can.
@@ -59,16 +59,16 @@ class LabelFile(NamedTuple):
     problem: str = ""
 
     def split_lines(self) -> list[list[str]]:
-        """Returns the fields of each line that is not blank."""
+        """Returns the fields in each nonblank line."""
         fields = [line.split() for line in decode_text(self.data).splitlines()]
         return [line for line in fields if line]
 
 
 def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
-    """Yields the label file of each image; reads many at a time.
+    """Yields the label file of each image; reads many in parallel.
 
     Raises:
-        ValueError: a file cannot be read now, but perhaps later.
+        ValueError: a file cannot be read now, but may be readable later.
     """
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
         for begin in range(0, len(images), READ_AT_A_TIME):
@@ -97,7 +97,7 @@ def _read_label_file(image: YoloImage) -> LabelFile:
 
 
 def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> Iterator[LabelFile]:
-    """Yields the label files of all splits, once each split is known to have one.
+    """Yields the label files of all splits, after checking that each split has at least one.
 
     Args:
         files: the label files of the images, one split after another.
@@ -105,7 +105,7 @@ def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> 
         names: the names of the classes.
 
     Raises:
-        ValueError: no image of a split has a label file.
+        ValueError: no image in a split has a label file.
     """
     waiting = list[LabelFile]()
     labelled = ""  # the key of a split that has a label file
@@ -126,7 +126,7 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
     """Returns the message for a split in which no image has a label file.
 
     Args:
-        files: the label files that the images of the split would have.
+        files: the label files that the images in the split should have.
         base, names: see `require_labels`.
     """
     file = files[0]
@@ -147,9 +147,9 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
 
 
 def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
-    """Returns the message about images of a split in folders of their classes; empty for others.
+    """Returns the message about images of a split in class folders; empty for other images.
 
-    The folders are named like classes, or there is one for each class, all in one folder.
+    The folders are named like classes, or there is one per class, all with the same parent.
     """
     folders = {posixpath.dirname(image) for image in images}
     folder_names = sorted(map(posixpath.basename, folders))
@@ -170,9 +170,9 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
 
 
 def describe_imageless(images: Sequence[YoloImage]) -> str:
-    """Returns the message about label files that belong to no image; empty if there are none.
+    """Returns the message about label files without an image; empty if there are none.
 
-    Only the folders of the images' own label files are searched.
+    Only the folders with label files of images are searched.
     """
     expected = {label_path(image.path) for image in images}
     imageless = list[str]()
@@ -192,7 +192,7 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
 
 
 def describe_shared(images: Sequence[YoloImage]) -> str:
-    """Returns the message about images with one label file, such as 1.jpg and 1.png; or empty."""
+    """Reports images that share a label file, such as 1.jpg and 1.png; empty if there are none."""
     images_of = collections.defaultdict[str, list[str]](list)
     for image in images:
         images_of[label_path(image.path)].append(image.path)
@@ -207,7 +207,7 @@ def describe_shared(images: Sequence[YoloImage]) -> str:
 def find_respelled(missing: Sequence[LabelFile]) -> str:
     """Finds a file that may be a missing label file under another spelling; empty if there is none.
 
-    Such a file is in the right folder, for example as b.TXT or b.jpg.txt instead of b.txt.
+    Such a file is in the right folder, but for example named b.TXT or b.jpg.txt instead of b.txt.
     """
     names_of = collections.defaultdict[str, set[str]](set)
     for file in missing:
@@ -225,10 +225,10 @@ def find_respelled(missing: Sequence[LabelFile]) -> str:
 
 
 def _find_elsewhere(image: str, base: str) -> str:
-    """Finds a file in another folder that may be the label file of an image; empty without one.
+    """Finds a file in another folder that may be an image's label file; empty if there is none.
 
-    The file may be beside the folder of the image, or anywhere: other splits may use the same
-    names.
+    Looks next to the folder of the image, and then below `base`. The file may also belong to an
+    image with the same name in another split.
     """
     name = posixpath.basename(image).lower()
     stem = posixpath.splitext(name)[0]

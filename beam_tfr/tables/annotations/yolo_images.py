@@ -1,7 +1,7 @@
-"""Finds the images that a `data.yaml` of YOLO names.
+"""Finds the images that a YOLO `data.yaml` names.
 
-Each of `train`, `val` and `test` names a folder of images, a text file with an image in each line,
-a pattern, an image, or a list of these, below `path`. See
+Each of `train`, `val` and `test` names a folder with images, a text file with an image in each
+line, a pattern, an image, or a list of these, relative to `path`. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
@@ -30,30 +30,30 @@ from beam_tfr.tables.annotations.yolo_files import YoloImage
 from beam_tfr.tables.shared_images import SplitList, separate_lists
 
 _MAX_LIST_BYTES = 64 << 20  # 64 MiB
-_MOST_LINES = 2_000_000  # of a list of images
-_MOST_REPEATS = 1_000_000  # of images that places name again
+_MOST_LINES = 2_000_000  # in a list of images
+_MOST_REPEATS = 1_000_000  # repeated images in places
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # for `str.splitlines`
-_MOST_FOLDERS = 100  # of images, beside which other folders are looked for
-_MOST_LISTED = 1_000  # files of such a folder
+_MOST_FOLDERS = 100  # image folders next to which other folders are looked for
+_MOST_LISTED = 1_000  # files in such a folder
 _SPLIT_FOLDERS = ("train", "val", "valid", "validation", "test")
 _SPLIT_KEYS = (
     "train",
     "val",
     "test",
 )  # each name in `_SPLIT_FOLDERS` begins with one of these
-_TRIED_LINES = 10  # of a list of images, to find out what its paths are relative to
+_TRIED_LINES = 10  # of a list of images, tried to find the folder that its paths are relative to
 _LIST = ".txt"
-_LIST_BEGIN = 4 << 10  # bytes of a list that show whether it names images
+_LIST_BEGIN = 4 << 10  # bytes at the start of a list, to see if it names images
 _MOST_OTHER_KEYS = 20
-_MOST_DROPPED = 32  # folders of another machine, dropped from a place or a line
+_MOST_DROPPED = 32  # folders from another machine that are dropped from a place or line
 _is_image_name = re.compile(IMAGE_NAME).fullmatch
 
 
-OtherKeys = Mapping[str, Sequence[str]]  # a key that names no split -> what it may name
+OtherKeys = Mapping[str, Sequence[str]]  # a key that is not a split -> the places that it may name
 
 
 class YoloPlaces(NamedTuple):
-    """The places of the images of a `data.yaml`.
+    """The places of the images in a `data.yaml`.
 
     Attributes:
         folder: the folder of the file.
@@ -67,12 +67,12 @@ class YoloPlaces(NamedTuple):
 
 
 def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, list[YoloImage]]:
-    """Returns the folder that all places are relative to, and the images of each split, sorted.
+    """Returns the folder that all places are relative to, and the images in each split, sorted.
 
     Each image occurs once.
 
     Raises:
-        ValueError: a place has no images, or all images of a split are also in another split.
+        ValueError: a place has no images, or all images in a split are also in another split.
     """
     base = _choose_base(places, say)
     lister = _Lister(base, say)
@@ -90,9 +90,9 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
 
 
 def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
-    """Returns the message about folders of unnamed splits beside those of the images; may be empty.
+    """Reports folders of splits that the file does not name, next to image folders; may be empty.
 
-    An example is images/test beside images/train, if the file names only the images of the latter.
+    An example is images/test next to images/train, if the file names only images/train.
 
     Args:
         images: the images that the file names.
@@ -115,7 +115,7 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
 
 
 def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str) -> str:
-    """Returns the message about images under keys that are no splits; empty if there are none.
+    """Returns the message about images under keys that are not splits; empty if there are none.
 
     An example is `minival: images/minival`.
 
@@ -149,18 +149,18 @@ def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str)
 
 
 class _KnownImages(NamedTuple):
-    """The images of the splits.
+    """The images in the splits.
 
     Attributes:
         folders: the folders of the images.
-        names: the names of the images' files.
+        names: the file names of the images.
     """
 
     folders: Collection[str]
     names: Collection[str]
 
     def lacks(self, path: str) -> bool:
-        """Whether a path is a folder of other images, or a list of them."""
+        """Whether a path is a folder with other images, or a list of other images."""
         if not path.endswith(_LIST):
             return path not in self.folders and _holds_images(path)
         with contextlib.suppress(OSError):
@@ -176,7 +176,7 @@ def _list_folders(images: Sequence[YoloImage]) -> set[str]:
 
 
 def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
-    """Returns the message about lists beside a file that names images of one split; or empty."""
+    """Reports lists next to a file that names the images of only one split; may be empty."""
     names = [name for names in places.places.values() for name in names]
     has_lists = any(name.endswith(_LIST) for name in names)
     if has_lists or len({image.key for image in images}) > 1:
@@ -187,7 +187,7 @@ def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> st
 
 
 def _list_other_splits(folder: str) -> Iterator[str]:
-    """Yields the paths that other splits would have, given a split's folder; they may not exist."""
+    """Yields the paths that folders of other splits would have; they may not exist."""
     names = folder.split("/")
     for number in reversed(range(len(names))):
         split = split_of_folder(names[number])
@@ -206,10 +206,10 @@ def _holds_images(folder: str) -> bool:
 
 
 def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
-    """Returns the folder that places are relative to: `path`, or else the folder of the file.
+    """Returns the folder that places are relative to: `path`, or otherwise the file's folder.
 
     Raises:
-        ValueError: neither has the first place.
+        ValueError: neither folder has the first place.
     """
     if not places.path:
         return places.folder
@@ -253,10 +253,10 @@ def _candidates(base: str, place: str) -> Iterator[str]:
 
 
 def _find_end(base: str, place: str) -> str:
-    """Returns the path below a folder that exists and is the longest end of a place; empty without.
+    """Returns the longest end of a place that exists as a path below a folder; else empty.
 
-    For example train/images beside the file, for the place /content/set/train/images. No end is
-    without the folder of a split.
+    For example, this is train/images next to the file, for the place /content/set/train/images. The
+    end always includes the folder of the split.
     """
     parts = [part for part in place.replace("\\", "/").split("/") if part not in ("", ".", "..")]
     if len(parts) > _MOST_DROPPED:
@@ -271,7 +271,7 @@ def _find_end(base: str, place: str) -> str:
 
 
 def _exists(path: str) -> bool:
-    """Whether a path exists; of a pattern, whether the folder before its wildcards does."""
+    """Whether a path exists; for a pattern, whether the folder before its wildcards exists."""
     if storage.find(path):
         return True
     folder = split_pattern(path)[0] if WILDCARD.search(path) else path
@@ -303,7 +303,7 @@ def _match_images(pattern: str, say: Callable[[str], object]) -> list[str]:
 
 
 def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
-    """Lists the images in the lines of a text file, in their order.
+    """Lists the images in the lines of a text file, in order.
 
     Raises:
         ValueError: the file is too long, or not UTF-8.
@@ -328,11 +328,11 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
 
 
 class _LineReading(NamedTuple):
-    """A way to read the lines of a list as paths.
+    """An interpretation of the lines in a list as paths.
 
     Attributes:
         root: the folder that the lines are relative to.
-        separator: the separator of their folders.
+        separator: the separator between folders.
         num_dropped: the number of leading folders to drop, which belong to another machine.
     """
 
@@ -353,8 +353,8 @@ def _resolve_lines(
     """Returns the paths of the images that the lines of a list name.
 
     Lines are relative to the folder of the list or of `data.yaml`, perhaps with backslashes. Or
-    they begin with folders of another machine, like Darknet's `data/obj_train_data/1.jpg`. The
-    first reading that finds one of the first images is taken.
+    they begin with folders from another machine, like Darknet's `data/obj_train_data/1.jpg`. The
+    first interpretation that finds one of the first images is used.
     """
     folder = posixpath.dirname(path)
     first_lines = lines[:_TRIED_LINES]
@@ -368,7 +368,7 @@ def _resolve_lines(
 
 
 def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_LineReading]:
-    """Yields the ways to read some lines, the likeliest first."""
+    """Yields interpretations of some lines, the likeliest first."""
     roots = (folder, base)
     separators = ["/", "\\"] if any("\\" in line for line in lines) else ["/"]
     for separator in separators:
@@ -382,7 +382,7 @@ def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_Li
 
 
 class _Lister:
-    """A lister of the images of places; lists each file and folder once, however it is spelled.
+    """A lister of the images in places; lists each file and folder once, however it is spelled.
 
     Args:
         base: the folder that places are relative to.
@@ -395,7 +395,7 @@ class _Lister:
         self._images_at = dict[str, list[str]]()  # path -> its images
 
     def list_places(self, key: str, names: Sequence[str]) -> list[str]:
-        """Lists the images of a split, each once.
+        """Lists the images in a split, each once.
 
         Raises:
             ValueError: a place has no images, or the places repeat the same images.
@@ -416,7 +416,7 @@ class _Lister:
         return [*once]
 
     def _list_place(self, key: str, place: str) -> list[str]:
-        """Lists the images of a place that a key names, sorted.
+        """Lists the images in a place that a key names, sorted.
 
         Raises:
             ValueError: there are no images.

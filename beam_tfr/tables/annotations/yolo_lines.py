@@ -1,6 +1,6 @@
 """Reads lines of YOLO's label files: the number of a class, from 0, and the shape of an object.
 
-The numbers of a shape are shares of the sides of the image:
+The numbers of a shape are fractions of the sides of the image:
 
     center x, y, width, height      a box
     x, y, x, y, x, y, …             the corners of a polygon, at least three
@@ -18,19 +18,19 @@ from typing import Any, Literal, NamedTuple
 
 from beam_tfr.features.cells import BadCell
 
-_BOX = 4  # numbers of a box
-_LEAST_CORNERS = 6  # numbers of a triangle
-_TELLING_LINES = 10  # of six numbers: so many are hardly all triangles that look like boxes
-_FAR = 0.1  # of a side of the image: corners may be so far outside
-_FAR_CENTER = 2.0  # a center so far off means a box in pixels
-_LONGEST_NUMBER = 20  # digits of the number of a class
+_BOX = 4  # numbers in a box
+_LEAST_CORNERS = 6  # numbers in a triangle
+_TELLING_LINES = 10  # lines of six numbers; this many are hardly all triangles that look like boxes
+_FAR = 0.1  # fraction of a side of the image by which corners may be outside
+_FAR_CENTER = 2.0  # a center this far off means a box in pixels
+_LONGEST_NUMBER = 20  # digits in the number of a class
 _CONFIDENCE = "confidence"
 _AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
 KeypointShape = tuple[str, Literal["2", "3"]]
 
 
 class ClassNames(dict[int, str]):
-    """A mapping of a class's number to its name."""
+    """A mapping from the number of a class to its name."""
 
     @functools.cached_property
     def texts(self) -> frozenset[str]:
@@ -43,12 +43,13 @@ class ClassNames(dict[int, str]):
 
 
 class LineForm(NamedTuple):
-    """The numbers that the lines of a set have after boxes and polygons.
+    """The numbers that follow boxes and polygons in the lines of a set.
 
-    A single line does not tell: six numbers are a triangle, or a box with its confidence and track.
+    A single line does not show this: six numbers are a triangle, or a box with its confidence and
+    track.
 
     Attributes:
-        fifth: what a number after a box means, for messages; empty if that cannot be told.
+        fifth: the meaning of a number after a box, for messages; empty if unknown.
         has_tracks: whether two numbers after a shape are its confidence and the id of its track.
         has_scores: whether a number after a polygon is its confidence.
         are_six_unclear: whether six numbers may be a box and two others, or a triangle.
@@ -60,7 +61,7 @@ class LineForm(NamedTuple):
     are_six_unclear: bool = False
 
     def describe(self) -> str:
-        """Says how the lines are read; empty if they have shapes only."""
+        """Says how the lines are read; empty if they have only shapes."""
         if self.has_tracks:
             return "a confidence and a track id after each shape, which are ignored"
         if self.has_scores:
@@ -127,7 +128,7 @@ def read_numbers(fields: Sequence[str]) -> list[float] | BadCell:
 
 
 def _find_problem(fields: Sequence[str]) -> BadCell:
-    """Says what is wrong with fields, at least one of which is no number."""
+    """Says what is wrong with fields of which at least one is not a number."""
     for field in fields:
         try:
             _to_float(field)
@@ -137,10 +138,10 @@ def _find_problem(fields: Sequence[str]) -> BadCell:
 
 
 def _to_float(field: str) -> float:
-    """Parses a number of a line.
+    """Parses a number in a line.
 
     Raises:
-        ValueError: the field is no number.
+        ValueError: the field is not a number.
     """
     if "," in field:
         raise ValueError(
@@ -153,7 +154,7 @@ def _to_float(field: str) -> float:
 
 
 def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
-    """Returns what lines have after their shapes, given the numbers of the first lines of a set."""
+    """Determines which numbers follow shapes, from the numbers in the first lines of a set."""
     pairs = [*filter(_is_even, lines)]
     has_odd = any(map(_is_odd, lines))
     fives = [line for line in lines if len(line) == _BOX + 1]
@@ -170,10 +171,10 @@ def choose_form(lines: Collection[Sequence[float]]) -> LineForm:
 
 
 def seem_corners(lines: Iterable[Sequence[float]]) -> bool:
-    """Whether all boxes are inside their images if read as corners, and some are not as they are.
+    """Whether all boxes are inside their images if read as corners, but not if read as written.
 
     Args:
-        lines: the numbers of the first lines, with shapes of any kind.
+        lines: the numbers in the first lines, with shapes of any kind.
     """
     boxes = [line for line in lines if len(line) == _BOX]
     for left, top, right, bottom in boxes:
@@ -191,9 +192,9 @@ def _is_odd(line: Sequence[float]) -> bool:
 
 
 def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether lines end in a confidence and the id of a track, given all lines that may.
+    """Whether lines end in a confidence and the id of a track, judging by all lines that may.
 
-    All lines must look like it. Also, some id must not look like the end of a polygon, or all
+    All lines must look like that. Also, some id must not look like the end of a polygon, or all
     shapes must be boxes.
     """
     if not all(map(_ends_in_track, lines)):
@@ -203,7 +204,7 @@ def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
 
 
 def _are_boxes_of_six(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether all lines may be boxes with two more numbers; false without lines."""
+    """Whether all lines may be boxes with two more numbers; False if there are no lines."""
     may_be = [len(line) == _BOX + 2 and _is_box_inside(line) for line in lines]
     return bool(may_be) and all(may_be)
 
@@ -219,7 +220,7 @@ def _is_count(number: float) -> bool:
 
 
 def _is_box_inside(line: Sequence[float]) -> bool:
-    """Whether the first numbers of a line are a box that is entirely inside the image."""
+    """Whether the first numbers in a line are a box that is entirely inside the image."""
     x, y, width, height = line[:_BOX]
     if width <= 0 or height <= 0:
         return False
@@ -228,9 +229,10 @@ def _is_box_inside(line: Sequence[float]) -> bool:
 
 
 def _name_fifth(lines: Collection[Sequence[float]]) -> str:
-    """Says what a fifth number is, given lines of five; empty if that cannot be told.
+    """Says what a fifth number means, from lines of five numbers; empty if unknown.
 
-    A number before the box, or an angle after it, shows in boxes that are outside of the image.
+    Numbers before the box, or angles after it, are recognized because boxes would be outside of the
+    image.
     """
     if not lines or not all(map(_is_box_inside, lines)):
         return ""
@@ -263,7 +265,7 @@ def read_shape(
 
 
 def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
-    """Returns the shape in six numbers, eight and so on."""
+    """Returns the shape in six, eight or any even number of numbers."""
     if form.are_six_unclear and len(numbers) == _BOX + 2:
         problem = (
             "six numbers may be a triangle, or a box and others such as its confidence: in all "
@@ -285,7 +287,7 @@ def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
 
 
 def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
-    """Returns the shape in seven numbers, nine and so on."""
+    """Returns the shape in seven, nine or any odd number of numbers."""
     *corners, confidence = numbers
     if form.has_scores and 0 <= confidence <= 1:
         return _read_polygon(corners, confidence)
@@ -335,7 +337,7 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
-    """Returns a box, if its center can be in shares; the box may be larger than the image."""
+    """Returns a box, if its center may be a fraction; the box may be larger than the image."""
     center = numbers[:2] if len(numbers) == _BOX else []
     for number in center:
         if _FAR_CENTER <= number < math.inf:

@@ -1,4 +1,4 @@
-"""Warns of columns that are not stored because columns of boxes imply the features."""
+"""Warns of columns that are not stored because box columns determine the features."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,14 +20,14 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.columns import list_unused
 from beam_tfr.tables.unused.suggestions import read_first_cells
 
-# Columns of TFRecords that no option stores.
+# TFRecord columns that no option stores.
 _NEVER_STORED = {FILENAME, OBJECT_MASK}
-# The beginning of columns with a value for each box.
+# The prefix of columns with a value per box.
 _OF_OBJECTS = OBJECT_TEXT.removesuffix("class/text")
 
 
 def warn_beside_boxes(content: TableContent) -> Iterator[str]:
-    """Yields a warning about columns beside those of boxes that are not stored."""
+    """Yields a warning about columns next to box columns that are not stored."""
     if not content.implies_features:
         return
     boxes = find_boxes(parse_columns(content.options.feature_columns or {}))
@@ -52,7 +52,7 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
 
 
 def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
-    """Lists the columns that are not stored, given the boxes."""
+    """Lists the columns that are not stored if the boxes are."""
     columns_of_sides = {side.partition(".")[0] for side in boxes.columns}
     used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
     if SOURCE_WIDTH in (content.options.feature_columns or {}):
@@ -63,10 +63,10 @@ def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
 
 
 def _declare(content: TableContent, boxes: Boxes, column: str) -> str:
-    """Returns the declaration of a column with a value for each box; of any other, its name.
+    """Returns the declaration of a column with a value per box; for other columns, its name.
 
-    A column with a value for each box is a column of TFRecords, or a field of objects beside the
-    sides of their boxes. Objects are stored as text.
+    A column with a value per box is a column of TFRecords, or a field in objects, next to the sides
+    of their boxes. Objects are stored as text.
     """
     values = list[Any]()
     for cell in read_first_cells(content, [column])[column]:

@@ -45,7 +45,7 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
 
 
 def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds fields of objects with lists of polygons, as Azure ML has them, or with quadrangles."""
+    """Finds object fields with lists of polygons, as in Azure ML, or with quadrangles."""
     fields = [*columns, *list_fields_of(content, columns)]
     polygons = [name for name in fields if _POLYGONS.fullmatch(name)]
     if not polygons or not hold_nested_lists(read_first_cells(content, polygons[:1])[polygons[0]]):
@@ -72,7 +72,7 @@ def _cure_polygons(content: TableContent, field: str) -> str:
 
 
 def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds columns that may be the x and y of points."""
+    """Finds columns that may be the x and y coordinates of points."""
     points = find_point_columns(columns)
     if not points:
         return None
@@ -108,7 +108,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
 
 
 def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
-    """Returns the options that store the boxes in a field of objects, with their classes; or empty.
+    """Returns the options that store the boxes in an object field, with their classes; or empty.
 
     Args:
         content: the table.
@@ -152,7 +152,7 @@ def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
 
 
 def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
-    """Guesses the format of the boxes in the first of some columns that has any."""
+    """Guesses the format of boxes from the first of some columns that has boxes."""
     boxes = next(filter(None, map(_parse_boxes, read_first_cells(content, columns).values())), [])
     if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
         return "xywh"
@@ -161,14 +161,14 @@ def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
 
 
 def _list_quadrangles(content: TableContent, fields: Sequence[str]) -> list[str]:
-    """Lists the fields of objects that are named like boxes, and have the x and y of 4 corners."""
+    """Lists the object fields that are named like boxes, and have the x and y of 4 corners."""
     boxes = [name for name in fields if names_boxes(name.partition(".")[2])]
     cells = read_first_cells(content, boxes)
     return [name for name in boxes if _parse_boxes(cells[name], _NUMBERS_OF_QUADRANGLE)]
 
 
 def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[list[float]]:
-    """Parses the boxes in some cells; none if a cell has anything else.
+    """Parses the boxes in some cells; returns none if a cell has anything else.
 
     Args:
         cells: the cells.
@@ -187,7 +187,7 @@ def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[lis
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
-    """Returns the field with boxes of a column of objects, such as `objects.bbox`; or empty."""
+    """Returns the field with boxes in a column of objects, such as `objects.bbox`; or empty."""
     for name in list_fields_of(content, objects):
         if names_boxes(name.partition(".")[2]):
             return name
@@ -200,7 +200,7 @@ def _may_hold_objects(column: str) -> bool:
 
 
 def _are_nested(content: TableContent, columns: Sequence[str]) -> bool:
-    """Whether some columns are fields of objects with lists in lists."""
+    """Whether some columns are object fields with lists of lists."""
     if not any("." in name for name in columns):
         return False
     cells = itertools.chain.from_iterable(read_first_cells(content, columns).values())

@@ -1,4 +1,4 @@
-"""Finds columns of 0 and 1, one for each class, as in ISIC, CheXpert or Roboflow's CSV."""
+"""Finds columns of 0 and 1, one per class, as in ISIC, CheXpert or Roboflow's CSV."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ _VALUE_OF = {
     "": "nothing",
 }
 _TRUE_VALUES = {"1", "True"}
-_MOST_NAMED = 1_000  # columns in a line to copy
+_MOST_NAMED = 1_000  # columns in the command of a message
 
 
 class _Flags(NamedTuple):
@@ -66,7 +66,7 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
-    """Selects the columns that have 0 and 1 in the first rows."""
+    """Selects the columns that have only 0 and 1 in the first rows."""
     flags = dict[str, list[str]]()
     for name, cells in read_first_cells(content, columns).items():
         values = [*map(_read_value, cells)]
@@ -82,11 +82,11 @@ def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
 
 
 def _read_value(cell: Any) -> str:
-    """Reads the value of a cell; empty if the cell is no flag."""
+    """Reads the value of a cell; empty if the cell is not a flag."""
     text = "" if cell is None else str(cell)
     return _VALUE_OF.get(text, "")
 
 
 def _count_true(row: Iterable[str]) -> int:
-    """Counts the cells of a row that say that the image has their class."""
+    """Counts the cells in a row that say that the image has their class."""
     return sum(value in _TRUE_VALUES for value in row)

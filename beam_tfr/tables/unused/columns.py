@@ -1,4 +1,4 @@
-"""Warns of columns of the first table that are not stored."""
+"""Warns of columns in the first table that are not stored."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -37,9 +37,9 @@ from beam_tfr.tables.unused.masks import (
 from beam_tfr.tables.unused.pixels import find_pixels
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of
 
-# Columns that say the same, as a number and as text.
+# Pairs of columns with the same information, as a number and as text.
 _SAME_COLUMNS = ({TEXT, LABEL}, {OBJECT_TEXT, OBJECT_LABEL})
-# Columns of TFRecords that are made anew from the image.
+# TFRecord columns that are computed from the image again.
 MADE_ANEW = {HEIGHT, WIDTH, CHANNELS, COLORSPACE, FORMAT, SHA256}
 
 _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...] = (
@@ -91,7 +91,7 @@ def list_unused(content: TableContent) -> list[str]:
 
 
 def _list_told_by_others(content: TableContent) -> set[str]:
-    """Returns the columns that need no role, since other columns say the same."""
+    """Returns the columns that need no role, because other columns have the same information."""
     roles = {*content.options.roles}
     others = set[str]()
     if isinstance(content.table_format, TfRecord):

@@ -1,4 +1,4 @@
-"""Finds columns of exports of annotation programs, whose regions no option reads."""
+"""Finds columns from annotation programs with regions that no option reads."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_first_cells
 
-# Columns of VIA's CSV, with a region in each row.
+# Columns in VIA's CSV, which has a region in each row.
 _VIA = frozenset({"region_shape_attributes", "region_attributes"})
 _CURE = "export the regions there in COCO's format, which is a `table=`"
 
 
 def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds columns with the regions of VIA or Label Studio."""
+    """Finds columns with regions from VIA or Label Studio."""
     regions = [*_select_regions(content, columns)]
     program = "VIA" if _has_via(regions) else "Label Studio"
     if not regions:
@@ -26,7 +26,7 @@ def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | 
 
 
 def warn_of_rows_of_regions(content: TableContent) -> Iterator[str]:
-    """Yields a warning about regions of VIA or Label Studio, if each row becomes a record."""
+    """Yields a warning about regions from VIA or Label Studio, if each row becomes a record."""
     if not content.options.may_become_images or content.read_rows:
         return
     regions = [*_select_regions(content, content.columns)]
@@ -36,7 +36,7 @@ def warn_of_rows_of_regions(content: TableContent) -> Iterator[str]:
 
 
 def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds the column with the annotations of an export of Labelbox."""
+    """Finds the column with the annotations in an export of Labelbox."""
     if not isinstance(content.table_format, JsonLines):
         return None
     export = describe_labelbox(content.columns, in_lines=True)
@@ -51,7 +51,7 @@ def _has_via(columns: Sequence[str]) -> bool:
 
 
 def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
-    """Yields the columns and fields that hold regions, or something that belongs to regions."""
+    """Yields the columns and fields that hold regions, or information about regions."""
     if _has_via(columns):
         yield from (name for name in columns if name.startswith(("region_", "file_")))
         return
@@ -62,7 +62,7 @@ def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[s
 
 
 def _select_objects_in_percent(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
-    """Yields the columns of objects whose sides are in percent, and those of their fields."""
+    """Yields the columns of objects whose sides are in percent, and the columns of their fields."""
     fields = itertools.chain(columns, list_fields_of(content, columns))
     percents = [name for name in fields if name.rpartition(".")[2] == OF_PERCENT]
     objects = {name.rpartition(".")[0] for name in percents}
@@ -72,5 +72,5 @@ def _select_objects_in_percent(content: TableContent, columns: Sequence[str]) ->
 
 
 def _has_shapes(cell: object) -> bool:
-    """Whether a cell is the text of shapes whose sides are in percent."""
+    """Whether a cell holds, as text, shapes whose sides are in percent."""
     return isinstance(cell, str) and SHAPES_OF_PERCENT.search(cell) is not None

@@ -19,7 +19,7 @@ _MOST_TABLES = 20  # tables whose columns are compared
 def warn_of_later_tables(content: TableContent) -> Iterator[str]:
     """Yields a warning about a table with columns that the first table lacks.
 
-    On a disk, the first tables of text are compared, and the first rows of TFRecords.
+    On disk, the first text tables are compared, and the first rows of TFRecords.
     """
     first = content.files[0]
     has_choice = content.options.feature_columns is not None and not content.implies_features
@@ -48,7 +48,7 @@ def warn_of_later_tables(content: TableContent) -> Iterator[str]:
 
 
 def _list_other_columns(path: str, num_rows: int, known: Set[str]) -> list[str]:
-    """Lists the columns in the first rows of a table, without the known ones."""
+    """Lists the columns in the first rows of a table, except known columns."""
     columns = list[str]()
     with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
         columns = read_columns(path, num_rows)

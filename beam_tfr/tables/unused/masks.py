@@ -1,4 +1,4 @@
-"""Finds columns that may hold masks, or images beside those that are converted."""
+"""Finds columns that may hold masks, or images in addition to those that are converted."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
-# Names of columns with masks as run lengths, as in Kaggle's competitions.
+# Names of columns with run lengths of masks, as in Kaggle competitions.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
 _RUNS = re.compile(r"\s*+(?:[0-9]++\s++[0-9]++(?:\s++|$))++")  # 100 5 200 3; in linear time
 # Names of columns with the paths of masks.
@@ -38,7 +38,7 @@ def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _are_runs(cells: Sequence[Any]) -> bool:
-    """Whether cells hold pairs of numbers; missing cells do not count, but there must be others."""
+    """Whether cells hold pairs of numbers; missing cells are ignored, if there are others."""
     texts = [cell for cell in cells if not is_missing(cell)]
     return bool(texts) and all(isinstance(text, str) and _RUNS.fullmatch(text) for text in texts)
 
@@ -56,7 +56,7 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
 
 
 def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds the column of TFRecords with masks, named as in DeepLab's datasets and in ours."""
+    """Finds the column of TFRecords with masks, named as in DeepLab's datasets or in ours."""
     if MASK not in columns:
         return None
     options = content.options
@@ -68,10 +68,10 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
 
 
 def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
-    """Finds images beside those that are converted, in samples of WebDataset.
+    """Finds images next to those that are converted, in WebDataset samples.
 
-    A column with a usual extension alone, such as png beside jpg, may stand in for the other: it
-    holds second images only if a sample has both.
+    A column with just another image extension, such as png next to jpg, may replace the main
+    column: it holds second images only if some sample has both.
     """
     second = _list_second_images(content)
     if not second:
@@ -90,7 +90,7 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
 
 
 def _list_second_images(content: TableContent) -> list[str]:
-    """Lists the columns without a role that have images beside those that are converted."""
+    """Lists the columns without a role that have images next to those that are converted."""
     if not isinstance(content.table_format, Samples) or content.read_rows:
         return []
     main = content.options.uri_column

@@ -1,4 +1,4 @@
-"""Finds columns that may hold the pixels of images, as in Kaggle's Digit Recognizer and FER2013."""
+"""Finds columns that may hold pixels, as in Kaggle's Digit Recognizer and FER2013."""
 
 import collections
 import math
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
-_LEAST_PIXELS = 64  # of an image, as in scikit-learn's digits; fewer values may be anything
-_MOST_VALUES = 100_000  # in a list, or columns with one name; more are not looked at
-_FIRST_CELLS = 20  # of a column
+_LEAST_PIXELS = 64  # in an image, as in scikit-learn's digits; fewer values may be anything
+_MOST_VALUES = 100_000  # in a list, or columns with one name; more are not inspected
+_FIRST_CELLS = 20  # of a column, which are inspected
 _CHANNELS = (1, 3, 4)
 _DIGITS = re.compile("[0-9]+")
 _WHOLE = re.compile(r"[0-9]{1,3}(?:\.0*)?")
@@ -23,7 +23,7 @@ class _Pixels(NamedTuple):
 
     Attributes:
         columns: one column for each value of an image, or one with all values of each image.
-        number: how many values an image has.
+        number: number of values per image.
     """
 
     columns: Sequence[str]
@@ -31,7 +31,7 @@ class _Pixels(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and, if there are several, channels of a square image; may be empty."""
+        """The height, width and, if there are several, channels of a square image; may be empty."""
         for channels in _CHANNELS:
             side = math.isqrt(self.number // channels)
             if side * side * channels == self.number:
@@ -39,7 +39,7 @@ class _Pixels(NamedTuple):
         return ()
 
     def describe(self) -> str:
-        """Returns a name for the columns in messages."""
+        """Returns the name of the columns for messages."""
         if len(self.columns) == 1:
             return f"column {self.columns[0]!r:.60}"
         return f"{len(self.columns):,} columns, {self.columns[0]:.60} to {self.columns[-1]:.60}"
@@ -58,7 +58,7 @@ class _Pixels(NamedTuple):
 
 
 def find_pixels(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds columns that may hold pixels, and are not stored."""
+    """Finds columns that may hold pixels and are not stored."""
     if content.read_rows:  # a dataset has images
         return None
     candidates = _find_series(columns) or [*filter(_is_named_so, columns)]
@@ -70,7 +70,7 @@ def find_pixels(content: TableContent, columns: Sequence[str]) -> Suggestion | N
 
 
 def warn_of_pixels(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a warning about columns of pixels that become features, if no option chose these.
+    """Yields a warning about columns of pixels that become features, unless an option chose them.
 
     Args:
         content: the findings about the tables.
@@ -100,7 +100,7 @@ def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:
 
 
 def _find_series(columns: Collection[str]) -> list[str]:
-    """Returns the columns whose names differ in numbers only, if there are as many as pixels."""
+    """Returns the columns whose names differ only in numbers, if there are as many as pixels."""
     if not _LEAST_PIXELS <= len(columns) <= _MOST_VALUES:
         return []
     alike = collections.defaultdict[str, list[str]](list)
@@ -111,13 +111,13 @@ def _find_series(columns: Collection[str]) -> list[str]:
 
 
 def _is_named_so(column: str) -> bool:
-    """Whether a column is named like pixels, and not like masks as run lengths."""
+    """Whether a column is named like pixels, and not like run lengths of masks."""
     name = column.lower()
     return "pixel" in name and "encoded" not in name
 
 
 def _count_pixels(cells: Sequence[Any]) -> int:
-    """Counts the pixels in each of the first cells of a column; 0 if a cell holds anything else."""
+    """Counts the pixels in each of the first cells of a column; 0 if any has other content."""
     lists = [_list_numbers(cell) for cell in cells[:_FIRST_CELLS]]
     sizes = {len(values) for values in lists}
     if len(sizes) != 1 or min(sizes) < _LEAST_PIXELS:
@@ -127,7 +127,7 @@ def _count_pixels(cells: Sequence[Any]) -> int:
 
 
 def _list_numbers(cell: Any) -> list[str]:
-    """Returns the numbers of a list of whole numbers, or of such a text; none of any other cell."""
+    """Returns the whole numbers in a list, or in a text of them; none for any other cell."""
     if not isinstance(cell, str | list) or len(cell) > _MOST_VALUES:
         return []
     text = str(cell)

@@ -1,4 +1,4 @@
-"""Describes what columns may hold, and reads the first rows that show it."""
+"""Describes what columns may hold, and reads the first rows to find out."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ class Suggestion(NamedTuple):
 
 
 def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Returns column -> its cells in the first rows of the first table, as far as they can be read.
+    """Returns column -> its cells in the first rows of the first table, as far as readable.
 
     There are fewer rows if these have very many values.
     """

@@ -1,4 +1,4 @@
-"""Warns of columns with angles, which do not turn the boxes beside them."""
+"""Warns of columns with angles, which do not rotate the boxes next to them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _BOX_WORDS = ("boundingbox", "bbox", "box")
 
 
 def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) -> Iterator[str]:
-    """Yields a warning about an angle beside boxes, if it is not 0 in all of the first rows.
+    """Yields a warning about an angle next to boxes, unless it is 0 in all of the first rows.
 
     Args:
         content: the findings about the tables.
@@ -41,7 +41,7 @@ def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) 
 
 
 def _names_angle(column: str) -> bool:
-    """Whether the name of a column, or of a field of objects, is that of an angle of boxes."""
+    """Whether a column, or an object field, is named like the angle of boxes."""
     letters = letters_of(column.rpartition(".")[2])
     for word in _BOX_WORDS:
         letters = letters.removeprefix(word)
@@ -49,7 +49,7 @@ def _names_angle(column: str) -> bool:
 
 
 def _is_turn(cell: Any) -> bool:
-    """Whether a cell, or a member of it, is a number other than 0."""
+    """Whether a cell, or a member of its list, is a number other than 0."""
     for member in members_of(cell):
         try:
             if to_float(member):
