@@ -163,7 +163,7 @@ def remove(
 
     Returns:
         The dataset; `changed["removed"]` is the number of removed records, and `copies_that_stay`
-        lists the keys of images that look like removed images, but have other bytes and were kept.
+        lists the keys of images that look like removed ones, but were kept as their bytes differ.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.

@@ -130,7 +130,7 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     refused = convert(beam_tfr, source, output, "--seed", 1)
     assert (refused.code, shards(output)) == (2, before)
     assert (
-        "holds part of a dataset with other options:\n  options.seed: 0 before, 1 now"
+        "holds part of a dataset with different options:\n  options.seed: 0 before, 1 now"
         in refused.err
     )
     mend(source)
@@ -142,7 +142,7 @@ def test_other_options_are_refused_and_a_published_dataset_keeps_its_rule(
     refused = convert(beam_tfr, source, output)
     assert refused.code == 2
     assert (
-        "holds a dataset with other input or options:\n  the input: different or changed files"
+        "holds a dataset with different input or options:\n  the input: different or changed files"
         in refused.err
     )
     assert json.loads((output / "manifest.json").read_text())["dataset_digest"] == digest

@@ -644,7 +644,7 @@ def test_ctrl_c_and_a_second_run_at_the_same_time(
     assert (second.code, second.out) == (1, "")
     holder = f"another run holds {output}: process {running.pid} on {socket.gethostname()}, since "
     assert second.err.startswith(f"beam-tfr convert: {holder}")
-    assert f"Wait for it, or stop it (kill {running.pid}) and call again" in second.err
+    assert f"Wait for it, or stop it (kill {running.pid}) and try again" in second.err
 
     running.send_signal(signal.SIGINT)
     interrupted = finish(running)

@@ -132,7 +132,7 @@ def test_a_worker_with_other_codecs_fails_loudly(
     version = images.codec_versions()["pillow"]
     assert run.code == 1
     assert (
-        "a worker has other codec versions than the worker that began this dataset: pillow "
+        "a worker's codec versions differ from those of the worker that began this dataset: pillow "
         in run.err
     )
     assert (

@@ -66,5 +66,5 @@ def test_files_of_others_in_contents_are_not_replaced(
     refused = beam_tfr(*command)
     assert (
         refused.code,
-        "holds a file named contents, but needs a folder of that name" in refused.err,
+        "holds a file named contents, but needs a folder with that name" in refused.err,
     ) == (2, True)

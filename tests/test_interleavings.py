@@ -273,7 +273,7 @@ def test_the_store_would_show_a_wrong_byte() -> None:
         assert rivals.convert(OUT, "second", plan_of(0, 0), overwrite=False) == "complete"
         refused = rivals.convert(OUT, "third", plan_of(1, 0), overwrite=False)
         assert refused.startswith(
-            "UsageError: `output=gs://b/out`: holds a dataset with other input or options"
+            "UsageError: `output=gs://b/out`: holds a dataset with different input or options"
         ), refused
     store.put(f"{OUT}/d-train-00001-of-00002.tfrecord.gz", b"of another run")
     with pytest.raises(AssertionError):

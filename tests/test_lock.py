@@ -170,15 +170,15 @@ def test_a_living_holder_whose_clock_is_wrong_keeps_its_folder(
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        (lock_holder.this_machine(), r"Wait for it, or stop it \(kill 1\) and call again$"),
+        (lock_holder.this_machine(), r"Wait for it, or stop it \(kill 1\) and try again$"),
         (
             "elsewhere/boot/pid",
-            "or stop it there and call again. Its last heartbeat was 20 s ago; after 60 s without ",
+            "or stop it there and try again. Its last heartbeat was 20 s ago. After 60 s without ",
         ),
         (
             f"{lock_holder.JOB}2026-11",
             (
-                "job 2026-11, since .*or cancel it and call again. Dataflow does not report that "
+                "job 2026-11, since .*or cancel it and try again. Dataflow does not report that "
                 "the job has e"
             ),
         ),
@@ -306,7 +306,7 @@ def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(
     assert lock_of(tmp_path)["machine"] == "job 2026-12"
     lock.acquire_lock(str(tmp_path), "next")  # its own
     with pytest.raises(
-        RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and call again$"
+        RunError, match=r"job 2026-12 \(queued\), since .*or cancel it and try again$"
     ):
         lock.acquire_lock(
             str(tmp_path), "third", job_state=lambda job: "QUEUED" if job == "2026-12" else ""

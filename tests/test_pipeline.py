@@ -362,8 +362,8 @@ def test_the_same_command_again_rewrites_nothing(
         changed = beam_tfr(*arguments(photos, finished))
         assert changed.code == 2
         assert changed.err.endswith(
-            f"holds a dataset with other input or options:\n  {said}\nChoose another --output, or "
-            "use --overwrite to replace it; `beam-tfr update` copies unchanged records\n"
+            f"holds a dataset with different input or options:\n  {said}\nChoose another --output, "
+            "or use --overwrite to replace it; `beam-tfr update` copies unchanged records\n"
         )
 
 

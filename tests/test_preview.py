@@ -131,7 +131,7 @@ def test_a_plan_foretells_an_update(tmp_path: Path) -> None:
         beam_tfr.plan(input=photos, output=output, progress=False)
     told = ": it would add 2 that are new or seem changed, drop 2, and copy 18, in about "
     assert told in str(caught.value)
-    with pytest.raises(UsageError, match="holds a dataset with other input") as caught:
+    with pytest.raises(UsageError, match="holds a dataset with different input") as caught:
         beam_tfr.plan(input=SAMPLE / "test" / "hat", layout="*", output=output, progress=False)
     assert ": it would add 2 that are new or seem changed, drop 20, and copy 0" in str(caught.value)
     assert "but it would fail: the update would remove 20 of the 20 images" in str(caught.value)
@@ -149,7 +149,7 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
         ", and 2 of these 25 are allowed: 1 % of the images, at least 10, but at most 10 % of "
-        "them. Nothing is published. Fix them, leave them out of --input, or call again with a "
+        "them. Nothing is published. Fix them, leave them out of --input, or run again with a "
         "larger --max_rejects: finished shards are kept\n"
     )
     assert (

@@ -258,7 +258,7 @@ def test_contents_that_contradict_themselves(
 ) -> None:
     path = change(folder, **columns)
     if (said.startswith("an offset") and "offset" not in columns) or len(columns) == 2:
-        said = "does not match its shard: the file has another size"
+        said = "does not match its shard: the file has a different size"
     with pytest.raises(DataError, match=f"^{path} .*{said}"):
         read(folder)
 

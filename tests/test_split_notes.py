@@ -198,4 +198,4 @@ def test_contents_that_cannot_be_read(beam_tfr: Command, photos: Path, tmp_path:
     assert verified.code == 1
     assert "and record " in verified.out  # whose key the contents would say
     again = beam_tfr("convert", *given)
-    assert "were not looked for" in again.out or again.code
+    assert "could not check whether several" in again.out or again.code

@@ -140,7 +140,8 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
         f"includes all images\n"
     )
     assert (
-        "note:    3 images next to these were skipped: --input DIR converts all images" in part.out
+        "note:    3 images next to the matched ones skipped: --input DIR converts all images"
+        in part.out
     )
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")

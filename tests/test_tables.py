@@ -212,7 +212,7 @@ def test_table_and_patterns_of_the_same_files_give_the_same_dataset(
         "convert", "--table", tmp_path / "absolute.csv", *flags, "--feature_columns", "age"
     ).err
     assert "options.feature_columns.age: not given before, int64 now" in told
-    assert "the input" not in told.partition("other input or options:")[2]
+    assert "the input" not in told.partition("different input or options:")[2]
 
 
 def test_tables_and_images_on_gs(beam_tfr: Command, gcs: str, photos: Path, tmp_path: Path) -> None:

@@ -406,9 +406,13 @@ def test_other_codecs_ask_for_a_choice(place: Path, monkeypatch: pytest.MonkeyPa
     )
     assert decoded == ["cat/new.jpg"]
     assert beam_tfr.verify(place / "kept", progress=False).ok
-    with pytest.raises(UsageError, match="some records of the dataset were made with other codecs"):
+    with pytest.raises(
+        UsageError, match="some records of the dataset were made with different codec"
+    ):
         update(place / "kept", input=pattern, **given)
-    with pytest.raises(UsageError, match="some records of the dataset were made with other codecs"):
+    with pytest.raises(
+        UsageError, match="some records of the dataset were made with different codec"
+    ):
         update(place / "kept", num_shards=2, **given)
     again = update(place / "kept", num_shards=2, codecs="keep", **given)
     assert again.manifest.options["kept_codecs"] == done.manifest.options["kept_codecs"]

@@ -305,7 +305,7 @@ def test_of_an_update_and_another_run_one_works(
                 text in said
                 for text in (
                     "another run",
-                    "holds a dataset with other",
+                    "holds a dataset with different",
                     "the input has changed",
                     "was replaced",
                 )

@@ -1,4 +1,4 @@
-"""Brings a dataset up to date with its input, or with other options.
+"""Brings a dataset up to date with its input, or changes its options.
 
 The time it takes depends on how much has changed.
 

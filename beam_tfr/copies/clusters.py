@@ -11,7 +11,7 @@ from beam_tfr.copies.hashes import Hashes, Rows
 from beam_tfr.copies.images import NO_LABEL, ComparedImages, take_keys
 from beam_tfr.copies.near import Linked, link_near
 
-MOST_IN_CLUSTER = 100  # images; larger clusters of near copies are hardly copies
+MOST_IN_CLUSTER = 100  # images; in larger clusters, most are probably not copies
 
 
 class Cluster(NamedTuple):
@@ -127,7 +127,7 @@ def link_different(
 
     Args:
         hashes: the hashes of the images: uint8 [images, 32].
-        link: links images with different hashes, like `link_near`.
+        link: a function such as `link_near`, which links images with different hashes.
     """
     numbers = number_equal(hashes)
     components = Components(len(hashes))

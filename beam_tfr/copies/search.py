@@ -156,8 +156,8 @@ class Duplicates(Printable):
             first = self._show(cluster)["images"][0]["key"]
             yield (
                 f"{counted(len(cluster.images), f'similar {noun}')}, such as "
-                f"{printable(str(first))}: more than {MOST_IN_CLUSTER} are hardly copies, so only "
-                "those with equal bytes count"
+                f"{printable(str(first))}: more than {MOST_IN_CLUSTER} are unlikely to be copies, "
+                "so only those with equal bytes count"
             )
         yield from describe_crowded(counts["crowded"], noun)
 

@@ -122,7 +122,7 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
     if summary["too_large"]:
         yield (
             f"{counted(summary['too_large'], 'cluster')} of more than {MOST_IN_CLUSTER} similar "
-            f"{noun}s: they are hardly copies, so only those with equal bytes count"
+            f"{noun}s: most are probably not copies, so only those with equal bytes count"
         )
     yield from describe_crowded(summary.get("crowded", 0), noun)
 

@@ -83,16 +83,16 @@ class BaseDataset(NamedTuple):
             codecs: library -> version of the codecs that make the new records.
 
         Raises:
-            UsageError: other versions made the dataset.
+            UsageError: different codec versions made the dataset.
         """
         used = json.loads(self.codecs or "{}")
         others = find_other_codecs(used, codecs)
         changes = [f"{name} {before}, now {codecs[name]}" for name, before in others.items()]
         if changes:
             raise UsageError(
-                f"the dataset was made with other codecs: {', '.join(changes)}. `codecs=keep` "
-                "copies its records anyway, and notes that in the manifest; `codecs=convert` "
-                "converts all images again",
+                f"the dataset was made with different codec versions: {', '.join(changes)}. "
+                "`codecs=keep` copies its records anyway, and notes that in the manifest; "
+                "`codecs=convert` converts all images again",
                 option="codecs",
             )
 

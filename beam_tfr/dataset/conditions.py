@@ -29,7 +29,7 @@ def parse_conditions(where: Where) -> dict[str, str]:
         where: "NAME=VALUE", a list of such strings, or a mapping.
 
     Raises:
-        UsageError: `where` has another type, lacks a name or "=", or has two values for one name.
+        UsageError: `where` has the wrong type, lacks a name or "=", or has two values for one name.
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}

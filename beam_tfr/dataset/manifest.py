@@ -338,7 +338,7 @@ def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
     Lists the files without opening any.
 
     Raises:
-        DataError: a file is missing, has another size, or is too small for its records.
+        DataError: a file is missing, has the wrong size, or is too small for its records.
     """
     prefix = f"{dataset.name}-"
     listed = storage.walk(dataset.folder, lambda _: False, prefix=prefix, deep=False)
@@ -418,10 +418,10 @@ def _parse_fields(data: bytes) -> dict[str, Any]:
 
 
 def _check_version(path: str, version: object) -> None:
-    """Checks that this beam_tfr reads a version of the format.
+    """Checks that this beam_tfr can read a version of the format.
 
     Raises:
-        DataError: it does not read this version.
+        DataError: this beam_tfr cannot read the version.
     """
     if version != FORMAT_VERSION:
         raise DataError(
@@ -451,7 +451,7 @@ def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: st
     Raises:
         ValueError: fields contradict each other; `verify` looks for contradictions that do not
             affect readers.
-        UsageError: this version does not know an option.
+        UsageError: this version of beam_tfr does not know an option.
     """
     options = fields["options"]
     image_options = {name: options[name] for name in options.keys() & _READER_OPTIONS}

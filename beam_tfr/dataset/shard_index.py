@@ -93,7 +93,7 @@ class ShardIndex(abc.ABC):
         """Checks that the positions of the records match the file.
 
         Raises:
-            ValueError: they do not match.
+            ValueError: the positions do not match.
         """
 
     @abc.abstractmethod
@@ -110,7 +110,7 @@ class PlainShard(ShardIndex):
 
     def check_layout(self) -> None:
         if len(self.ends) and self._file_bytes() != self.num_bytes:
-            raise ValueError("does not match its shard: the file has another size")
+            raise ValueError("does not match its shard: the file has a different size")
 
     def locate(self, row: int) -> tuple[int, int]:
         return self.begin(row), self.end(row)
@@ -121,7 +121,7 @@ class PlainShard(ShardIndex):
             yield bytes(span.cut_from(data, origin))
 
     def _file_bytes(self) -> int:
-        """Returns the size that the file must have for its records."""
+        """Returns the file size that follows from the positions of the records."""
         return int(self.ends[-1])
 
 

@@ -424,7 +424,7 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
     """Checks the size that a row states for its source.
 
     Raises:
-        RejectError: the image has another size.
+        RejectError: the image has a different size.
     """
     stated = _stated_size(values)
     if stated is None or stated == pixels.source_size:

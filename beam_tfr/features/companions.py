@@ -171,7 +171,7 @@ class Companion(ColumnKind):
             pixels: where the pixels of the source are in the record.
 
         Raises:
-            RejectError: `bad-value`: the data are not such a PNG, or the PNG has another size.
+            RejectError: `bad-value`: the data are not such a PNG, or the PNG has the wrong size.
         """
         outside = self.handling.outside
         width, height = pixels.size

@@ -101,7 +101,7 @@ class FeaturesDict:
 
     @functools.cached_property
     def companions(self) -> tuple[Companion, ...]:
-        """The companions of an image."""
+        """The companions of an image: its masks, and the other images in its pairs."""
         files = [column for column in self.columns if isinstance(column, Companion)]
         return (*files, *self.pairs)
 

@@ -76,7 +76,7 @@ class Handling:
 
     Attributes:
         outside: the value where a padded image has no pixels, and for an image without a file.
-        scales: whether a file of another size is scaled to that of its image.
+        scales: whether a file with a different size is scaled to the size of its image.
         is_optional: whether the file may be missing.
         values: value -> the value that replaces it; others stay.
         colors: color, 0xRRGGBB -> value; other colors are not allowed.
@@ -144,7 +144,7 @@ class Handling:
             dtypes: Pillow modes that the file may have -> dtypes of the pixels.
 
         Raises:
-            ValueError: the file is not such a PNG, or has another size.
+            ValueError: the file is not such a PNG, or has the wrong size.
         """
         from PIL import Image
 

@@ -32,7 +32,7 @@ def decode_run_lengths(
         budget: the pixels that the part may have.
 
     Raises:
-        ValueError: `counts` are not run lengths, or belong to a mask of another size.
+        ValueError: `counts` are not run lengths, or belong to a mask with a different size.
         RejectError: the budget is spent.
     """
     if size != [*expected]:
@@ -154,8 +154,8 @@ def _parse_text(text: str) -> list[int]:
         bits = ord(letter) - ord("0")
         if not 0 <= bits < 64 or shift > _LONGEST_SHIFT:
             raise ValueError(
-                f"has a string of run lengths whose part {len(counts) + 1} is not a number: "
-                f"it has {letter!r}"
+                f"has a string of run lengths that is invalid at {letter!r}, in number "
+                f"{len(counts) + 1}"
             )
         value |= (bits & 31) << shift
         shift += 5

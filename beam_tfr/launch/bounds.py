@@ -105,5 +105,5 @@ def _describe(excess: str, given: Sequence[str]) -> str:
         return f"{problem}; no file was read yet: leave out some folders"
     return (
         f"{problem}; the largest files read, and the last one: {join_texts(names)}; leave out the "
-        "file that takes so much, or replace it with a valid one"
+        "file at fault, or replace it with a valid one"
     )

@@ -80,7 +80,7 @@ def _check_unsettled(options: ConvertOptions, dataset: Manifest) -> None:
     """Checks that the copies in a dataset can still be handled as the options specify.
 
     Raises:
-        UsageError: they were already handled in another way.
+        UsageError: the copies were already grouped or dropped, which cannot be undone.
     """
     before = dataset.options.get("duplicates", "report")
     if before not in ("report", options.duplicates):

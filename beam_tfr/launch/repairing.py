@@ -173,7 +173,7 @@ def _choose_repair(
     changes = differences.describe_changes(dict(dataset.options), now)
     if changes:
         raise UsageError(
-            "the dataset was made from other input, or with other options (by beam_tfr "
+            "the dataset was made from a different input, or with different options (by beam_tfr "
             f"{dataset.fields['tool_version']}, this is {__version__}):{changes}"
         )
     return functools.partial(Repair, options, source, dataset=dataset, broken=broken)
@@ -183,7 +183,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
     """Writes broken files other than shards again.
 
     If shards were rebuilt, also writes `SUMS_FILE` and the files for other programs, because
-    another version may write other contents.
+    a different version of beam_tfr may write different ones.
     """
     broken = damage.other_files
     texts = dict[str, bytes]()

@@ -112,7 +112,7 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
         "some folders look like pairs of photos, which become separate records: see `beam-tfr plan`"
     ),
     "repeated_rows": REPEATED_NOTE,
-    "missed": "{images} next to these were skipped: `input=DIR` converts all images",
+    "missed": "{images} next to the matched ones skipped: `input=DIR` converts all images",
     "archives": "{archives} (.zip, .tar) skipped: add them to `input=`",
     "packed_archives": (
         "{archives} skipped, which must be unpacked first: compressed as a whole (.rar, .7z, "

@@ -30,15 +30,16 @@ def choose_base(
     Args:
         dataset: the existing dataset.
         source: the input of the update.
-        update: how to compare images, and what to do if other codecs made the records.
+        update: how to compare images, and what to do if different codec versions made the records.
         say: called with the reason if all images are converted again.
 
     Returns:
-        The dataset, or None to convert all images; and the versions of other codecs that made some
-        of the records to copy.
+        The dataset, or None to convert all images; and the codec versions, other than the current
+        ones, that made some of the records to copy.
 
     Raises:
-        UsageError: other codecs made records, and `update` does not say what to do with them.
+        UsageError: different codec versions made some records, and `update` does not say what to
+            do with them.
     """
     if source.plan.options["encoding"] == "row":  # copying a record is as slow as making it
         return None, []
@@ -176,7 +177,7 @@ def _read_codecs(dataset: Manifest) -> str | None:
 def _settle_codecs(
     base: BaseDataset, dataset: Manifest, source: Input, codecs: str
 ) -> tuple[BaseDataset | None, Sequence[str]]:
-    """Decides what to do with records that other codec versions made.
+    """Decides what to do with records that different codec versions made.
 
     Args:
         codecs: the option of `update`: "keep", "convert", or empty.
@@ -190,7 +191,7 @@ def _settle_codecs(
         base.check_codecs(used)
         if older:
             raise UsageError(
-                "some records of the dataset were made with other codecs "
+                "some records of the dataset were made with different codec versions "
                 f"({', '.join(sorted(older))}); `codecs=keep` keeps them, `codecs=convert` "
                 "converts all images again",
                 option="codecs",

@@ -138,7 +138,7 @@ def _check_waits(options: ConvertOptions, beam_flags: Sequence[str]) -> None:
     """Checks that the options let this process wait for the first of the two runs.
 
     Raises:
-        UsageError: they do not.
+        UsageError: with these options, this process would not wait.
     """
     if options.no_wait or checks.creates_no_job(parse_beam_flags(beam_flags)):
         raise UsageError(
@@ -256,7 +256,7 @@ def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
     """Checks that the copies in the output's dataset were handled as requested.
 
     Raises:
-        UsageError: they were not handled, or handled in another way.
+        UsageError: `duplicates` has a different value than in the dataset.
     """
     before = dataset.options.get("duplicates", "report")
     if before != options.duplicates:

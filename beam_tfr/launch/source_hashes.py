@@ -38,8 +38,8 @@ def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
     num_records = sum(split.num_examples for split in splits.values())
     if storage.is_remote(dataset.folder) and num_records > MOST_REMOTE_RECORDS:
         yield (
-            f"with {num_records:,} records, only `beam-tfr verify` looks for the same bytes in "
-            "several splits or classes"
+            f"{num_records:,} records are too many to check here whether several splits or "
+            "classes contain the same image: run `beam-tfr verify`"
         )
         return
     shards = [(name, shard) for name, split in splits.items() for shard in split.shards]
@@ -52,7 +52,7 @@ def describe_shared_sources(dataset: Manifest) -> Iterator[str]:
         with ThreadPoolExecutor(_THREADS) as pool:
             hashes = [*pool.map(read, shards)]
     except (DataError, OSError) as error:
-        yield f"the same bytes in several splits or classes were not looked for: {error}"
+        yield f"could not check whether several splits or classes contain the same image: {error}"
         return
     entries = [shard for _, shard in shards]
     yield from describe_overlaps(dataset, entries, find_overlaps(hashes))

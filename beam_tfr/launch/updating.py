@@ -366,7 +366,7 @@ def _limit_drops(
 def _choose_splits_of(
     options: ConvertOptions, source: Input, dataset: Manifest, update_options: UpdateOptions
 ) -> BaseDataset | None:
-    """Returns the dataset whose splits images keep; None if splits have no shares, or all may move.
+    """Returns the dataset if its images keep their splits; otherwise None, as without `stratify`.
 
     Raises:
         UsageError: images would keep a split that no longer exists, or `resplit` has no effect.

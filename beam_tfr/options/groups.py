@@ -18,7 +18,7 @@ class Group:
 
 WHAT = Group(
     title="input and output",
-    when="Which images to convert, and where the dataset goes.",
+    when="Use these to choose the images to convert and the folder for the dataset.",
 )
 CLASSES = Group(
     title="classes and splits",

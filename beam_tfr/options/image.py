@@ -88,8 +88,8 @@ class ImageOptions(Checked):
     )
     encoding: str = option(
         "",  # not set: row for tables without --uri_column, else jpeg
-        help="how to store images. raw: a serialized uint8 tensor; keep: the bytes of the file "
-        "if its size is right and TensorFlow can decode it, otherwise re-encoded; bytes: "
+        help="how to store images. raw: a serialized uint8 tensor; keep: the file's bytes if the "
+        "image has the right size and TensorFlow can decode it, otherwise re-encoded; bytes: "
         "files of any kind, unchanged; array: .npy files as serialized tensors; row: table "
         "rows without files (default: jpeg, or row for --table without --uri_column)",
         brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file if "

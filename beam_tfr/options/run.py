@@ -136,7 +136,7 @@ class UpdateOptions(Checked):
     )
     codecs: str = _run(
         "",
-        help="if the dataset was made with other versions of the codecs: keep its records and "
+        help="if the dataset was made with different codec versions: keep its records and "
         "note that in the manifest, or convert all images again (default: stop with a "
         "message)",
         choices=("keep", "convert"),

@@ -128,8 +128,8 @@ def claim_folder(
         The plan; it is `complete` if the folder already holds its dataset.
 
     Raises:
-        UsageError: the folder holds another dataset, part of a dataset with other options, or shard
-            files of an unknown dataset.
+        UsageError: the folder holds another dataset, part of a dataset with different options, or
+            shard files of an unknown dataset.
         DataError: the folder holds this dataset, but one of its files is missing or has another
             size.
         RunError: another run holds the folder.
@@ -201,7 +201,7 @@ def _check_contents_folder(output: str) -> None:
     """
     if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
         raise UsageError(
-            f"holds a file named {CONTENTS_FOLDER}, but needs a folder of that name; move the "
+            f"holds a file named {CONTENTS_FOLDER}, but needs a folder with that name; move the "
             "file away",
             option="output",
             value=output,
@@ -225,14 +225,14 @@ def _check_no_dataset(output: str) -> None:
 
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
-    """Builds the error for a folder that holds part of a dataset whose plan has other options."""
+    """Builds the error for a folder that holds part of a dataset with different options."""
     codecs = plan.codecs | find_other_codecs(earlier.codecs, plan.codecs)
     stated = {**earlier.fields(), "codecs": codecs}
     present = PresentDataset(stated, earlier.matched, earlier.classes)
     fields = json.loads(canonical_json(plan.fields()))
     differences = describe_differences(present, plan, fields)
     return UsageError(
-        f"holds part of a dataset with other options:{differences}\n{_CURE}",
+        f"holds part of a dataset with different options:{differences}\n{_CURE}",
         option="output",
         value=output,
     )
@@ -243,7 +243,7 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
 
     Raises:
         UsageError: the output holds another dataset.
-        DataError: the output holds the dataset, but a file is missing or has another size.
+        DataError: the output holds the dataset, but a file is missing or has the wrong size.
     """
     try:
         dataset = find_manifest(output)
@@ -262,7 +262,7 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
     differences = describe_differences(present, plan, fields)
     if differences:
         raise UsageError(
-            f"holds a dataset with other input or options:{differences}\n{_CURE}; `beam-tfr "
+            f"holds a dataset with different input or options:{differences}\n{_CURE}; `beam-tfr "
             "update` copies unchanged records",
             option="output",
             value=output,
@@ -302,10 +302,10 @@ def _find_finished(plan: Plan, entries: Iterable[Entry]) -> set[str]:
 
 
 def _list_own_files(output: str, run_id: str) -> list[Entry]:
-    """Lists the files in the work folder, none of which belongs to a run that took over.
+    """Lists the files in the work folder, then checks that no other run has taken over.
 
-    They may therefore be deleted at any later time: a successor removes this run's lock before it
-    writes anything else.
+    These files can therefore be deleted safely, even later: a run that takes over removes this
+    run's lock before it writes anything else.
 
     Raises:
         RunError: another run has taken over.

@@ -33,7 +33,7 @@ def check_versions(planned: str) -> None:
         planned: codec versions of a `Shard`.
 
     Raises:
-        RunError: a codec has another version.
+        RunError: the version of a codec differs.
     """
     installed = images.codec_versions() | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
     expected: dict[str, str] = json.loads(planned)
@@ -41,7 +41,7 @@ def check_versions(planned: str) -> None:
     wrong = [f"{name} {installed[name]} instead of {other}" for name, other in others.items()]
     if wrong:
         raise RunError(
-            "a worker has other codec versions than the worker that began this dataset: "
+            "a worker's codec versions differ from those of the worker that began this dataset: "
             f"{', '.join(wrong)}. Its images would have different bytes. Start all workers from "
             "the same image or environment (a tag can move, a digest cannot), and run the same "
             "command again"

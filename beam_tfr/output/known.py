@@ -172,7 +172,7 @@ def encode_source(source: KnownSource) -> bytes:
 def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
     """Compares a reference with the known facts about its image.
 
-    Returns None if they are of no use, such as for a new reject.
+    Returns None if these facts are of no use, for example because the image is now rejected.
 
     Args:
         ref: an encoded reference.

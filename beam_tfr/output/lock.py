@@ -126,12 +126,12 @@ def _explain_failures(output: str) -> Iterator[None]:
     except storage.AlreadyExistsError:
         raise RunError(
             f"another run has just started or ended in {output}; "
-            "wait for it, or stop it and call again"
+            "wait for it, or stop it and try again"
         ) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(
-                f"{error.strerror}; free disk space and call again", option="output", value=output
+                f"{error.strerror}; free disk space and try again", option="output", value=output
             ) from error
         raise UsageError(
             (

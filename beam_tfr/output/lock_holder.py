@@ -168,12 +168,12 @@ def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
     machine = lock.machine.partition("/")[0]
     process = f"process {lock.pid} on {machine}, {since}. Wait for it"
     if lock.machine == this_machine():
-        return f"{process}, or stop it (kill {lock.pid}) and call again"
+        return f"{process}, or stop it (kill {lock.pid}) and try again"
     silence_s = max(0, _silence_s(path))
     return (
-        f"{process}, or stop it there and call again. "
-        f"Its last heartbeat was {silence_s:.0f} s ago; after {DEAD_AFTER_S:.0f} s "
-        f"without one, the next call watches it for {WATCHED_S:.0f} s and takes over. "
+        f"{process}, or stop it there and try again. "
+        f"Its last heartbeat was {silence_s:.0f} s ago. After {DEAD_AFTER_S:.0f} s "
+        f"without one, the next run waits {WATCHED_S:.0f} s for another and then takes over. "
         f"To take over at once, delete {path}"
     )
 
@@ -182,9 +182,9 @@ def _describe_job(job: str, since: str, path: str, state: str) -> str:
     if state:
         return (
             f"job {job} ({state.lower().replace('_', ' ')}), {since}. "
-            "Wait for it, or cancel it and call again"
+            "Wait for it, or cancel it and try again"
         )
     return (
-        f"job {job}, {since}. Wait for it, or cancel it and call again. Dataflow does not report "
+        f"job {job}, {since}. Wait for it, or cancel it and try again. Dataflow does not report "
         f"that the job has ended; if it has, delete {path}"
     )

@@ -186,7 +186,7 @@ def describe_excess(
         cure += "set `image_root=` if paths are relative to another folder, "
     return (
         f"{number:,.0f} of {plan.matched:,} {plan.noun} were rejected ({reasons}), {limit}. "
-        f"Nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or call "
+        f"Nothing is published. Fix them, {cure}leave them out of {plan.input_option}, or run "
         "again with a larger `max_rejects=`: finished shards are kept"
     )
 

@@ -283,7 +283,7 @@ def _find_in_rejects(dataset: Manifest, selection: ImageSelection) -> Iterator[s
 
 
 def _find_in_detail(file: str, reject: Reject, selection: ImageSelection) -> Iterator[str]:
-    """Yields a reject in a file whose detail names an image, as the one it is a copy of."""
+    """Yields a sentence if a reject's detail says that it is a copy of a selected image."""
     for key in list_kept(reject):
         if key in selection.keys:
             yield f"{file}: {key}, which {reject.key} is a copy of"

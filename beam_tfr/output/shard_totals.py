@@ -56,7 +56,7 @@ class CommittedShard:
 
     @property
     def written(self) -> WrittenFile:
-        """Returns the file of the shard."""
+        """The shard's file."""
         return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
 
 
@@ -69,7 +69,7 @@ class SplitTotals:
 
     @property
     def shards_with_file(self) -> list[CommittedShard]:
-        """Returns the shards that have a file; those of `NO_SPLIT` have none."""
+        """The shards that have a file; those of `NO_SPLIT` have none."""
         return [shard for shard in self.shards.values() if shard.file]
 
     def add(self, info: ShardInfo) -> None:
@@ -258,7 +258,7 @@ def check_repaired(
         folder: folder of the dataset.
 
     Raises:
-        DataError: some shards would get other bytes than before.
+        DataError: the bytes of some shards would differ from before.
         RunError: some shards are unfinished.
     """
     results: dict[Shard, ShardInfo | Unfinished] = {info.shard: info for info in infos}
@@ -273,7 +273,7 @@ def check_repaired(
 
 
 def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
-    """Builds the error for a repair in which shards would get other bytes than before."""
+    """Builds the error for a repair that would change the bytes of shards."""
     versions = sorted(plan.codecs.items())
     codecs = ", ".join(f"{name} {version}" for name, version in versions)
     dataset = read_manifest(folder)

@@ -300,7 +300,7 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
 
 def _remove_old_files(output: str, switch: Switch) -> None:
-    """Removes the files of the old dataset, except those replaced by new files of the same name."""
+    """Removes the old dataset's files, except those replaced by new files with the same names."""
     generations = switch.old_generations
     gone = generations.keys() - {file.name for file in switch.files}
     entries = [Entry(join(output, name), 0, generations[name]) for name in sorted(gone)]

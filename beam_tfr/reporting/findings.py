@@ -297,8 +297,8 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
     if counts["too_large"]:
         yield Finding(
             Severity.TIPS,
-            f"{counted(counts['too_large'], 'cluster')} of too many similar {noun}s: they are "
-            "hardly copies, so only those with equal bytes count",
+            f"{counted(counts['too_large'], 'cluster')} of too many similar {noun}s: most are "
+            "probably not copies, so only those with equal bytes count",
             "copies",
         )
 

@@ -88,7 +88,7 @@ def _parse(kind: Any, value: Any) -> Any:
     """Checks a value against its declared type; returns it, with iterables as declared lists.
 
     Raises:
-        WrongTypeError: the value has another type.
+        WrongTypeError: the value has the wrong type.
         ValueError: a string in the value cannot be used.
     """
     if typing.get_origin(kind) is typing.Annotated:

@@ -74,8 +74,8 @@ REJECT_REASONS: dict[str, str] = {
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "taken-down": "has the same bytes as an image that `beam-tfr remove` took down",
-    "duplicate": "a copy of another image, which has more pixels or, if equal, the smaller key; "
-    "only with --duplicates drop",
+    "duplicate": "a copy of another image that has more pixels or, with equally many, a smaller "
+    "key; only with --duplicates drop",
     "left-out": "one of your own steps left the image out; the detail says why",
     "too-few-pixels": "smaller than --min_pixels",
     "extreme-aspect": "longer and thinner than --max_aspect or the encoding allows",

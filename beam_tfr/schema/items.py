@@ -411,7 +411,7 @@ class Item(NamedTuple):
         return self.with_value(Reject(key, stage, error.reason, error.detail))
 
     def with_value(self, value: Value) -> "Item":
-        """Returns the item with another value."""
+        """Returns a copy of the item with a new value."""
         return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.change)
 
     @property

@@ -316,7 +316,7 @@ class ShardInfo(Counts):
 
     @property
     def written(self) -> WrittenFile:
-        """Returns the file of the shard."""
+        """The shard's file."""
         return WrittenFile(self.built, self.num_bytes, self.sha256, self.generation)
 
     def to_json(self) -> str:
@@ -335,7 +335,7 @@ class Unfinished:
         causes: cause -> number of unreadable images, for the most frequent causes.
         images: number of unreadable images.
         example: URI of one of them.
-        differs: True if all images can be read, but a repaired shard would get other bytes than the
+        differs: True if all images can be read, but a repaired shard's bytes would differ from the
             shard that it replaces.
     """
 

@@ -294,8 +294,8 @@ def write_bytes(path: str, data: bytes, *, scratch: str, replace: bool = True) -
         data: content of the file.
 
     Raises:
-        AlreadyExistsError: `replace` is false, and the file exists with other bytes (equal bytes
-            count as success).
+        AlreadyExistsError: `replace` is false, and the file exists with different bytes (equal
+            bytes count as success).
     """
     with create(path, scratch=scratch, replace=replace) as file:
         file.write(data)

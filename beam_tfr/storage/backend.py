@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class AlreadyExistsError(Exception):
-    """A file that must not be replaced already exists with other bytes."""
+    """A file that must not be replaced already exists with different bytes."""
 
 
 class ChangedError(OSError):
@@ -64,7 +64,7 @@ class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
         """Makes the whole file visible; returns its generation, as in `Entry`.
 
         Raises:
-            AlreadyExistsError: a file that must not be replaced exists with other bytes.
+            AlreadyExistsError: a file that must not be replaced exists with different bytes.
         """
 
     def abort(self) -> None:

@@ -335,7 +335,7 @@ class DiskPendingFile(PendingFile):
         """Gives the file its name; returns False if a file with equal bytes already has the name.
 
         Raises:
-            AlreadyExistsError: a file with other bytes already has the name.
+            AlreadyExistsError: a file with different bytes already has the name.
         """
         try:
             _link(self._temporary, self._path)

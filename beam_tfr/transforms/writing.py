@@ -235,7 +235,7 @@ class _FileWriter(_ShardWriter):
         """Commits the shard after its last item.
 
         Returns:
-            `Unfinished` if a repair expects the file to have other bytes.
+            `Unfinished` if a repair expects different bytes in the file.
         """
         self._check_lock()
         info = ShardInfo(shard=self._shard)

@@ -113,7 +113,7 @@ class Directory:
     def read_integers(self, entry: TiffEntry) -> tuple[int, ...]:
         """Reads the values of an entry, if they are unsigned integers.
 
-        Returns no values if they have another type, are too many, or are not all in the file.
+        Returns no values if they have the wrong type, are too many, or are not all in the file.
         """
         if entry.kind not in _INTEGERS or entry.values > MAX_VALUES:
             return ()

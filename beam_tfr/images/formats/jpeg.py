@@ -230,7 +230,7 @@ def _check_rows(rows: int, header: Header, other_bytes: int) -> None:
 def _try_decoder(
     data: bytes, header: Header, min_size: Size | None, *, strict: bool = True
 ) -> _Attempt:
-    """Decodes a JPEG with libjpeg-turbo; with `strict`, a warning is an error."""
+    """Decodes a JPEG with libjpeg-turbo; if `strict`, warnings count as errors."""
     channels = len(header.components)
     colorspace = _COLORSPACES[channels]
     scaling: dict[str, Any] = {}
