@@ -141,7 +141,7 @@ class ImageOptions(Checked):
     min_pixels: int = _limit(1, help="reject images with fewer pixels", high=1 << 30)
     max_aspect: float | None = _limit(
         None,
-        help="reject images whose longer side exceeds the shorter by more than this factor "
+        help="reject images whose longer side is more than this many times the shorter one "
         "(default: no limit)",
         kind=kinds.NUMBER,
         metavar="RATIO",

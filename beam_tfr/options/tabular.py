@@ -112,7 +112,7 @@ class TableOptions(Checked):
     label_separator: str = _column(
         "",
         help="separator of classes in --label_column, such as '|'. A row can then have any "
-        "number of labels, and rows of one image with a class each are joined",
+        "number of labels, and an image's rows with one class each are joined",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
@@ -125,7 +125,8 @@ class TableOptions(Checked):
     )
     group_column: str = _column(
         "",
-        help="column whose equal values --splits keeps in the same split",
+        help="column that defines groups: --splits keeps rows with the same value in the same "
+        "split",
         metavar="NAME",
     )
     na_values: tuple[str, ...] = _column(
@@ -145,8 +146,9 @@ class TableOptions(Checked):
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="fraction of its area that a good box must keep when resizing cuts it off. Boxes "
-        "that keep less are dropped with their labels and values, and their image is kept",
+        help="fraction of its area that a valid box must keep when resizing cuts off part of "
+        "it. Boxes that keep less are dropped with their labels and values, but their image is "
+        "kept",
         kind=kinds.NUMBER,
         metavar="FRACTION",
         low=0,
