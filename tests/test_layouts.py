@@ -70,6 +70,9 @@ def refusal(*keys: str, images: Sequence[str] = ()) -> str:
         (["train/cat/images/1", "test/dog/images/1"], "{split}/{label}/**"),
         (["train/old/cat/imgs/1", "test/new/dog/imgs/1"], "{split}/*/{label}/**"),
         (["train/images/1", "test/images/1"], "{split}/**"),
+        (["set/train/images/1", "set/test/images/1"], "*/{split}/**"),
+        (["set/a/train/images/1", "set/test/images/1"], "{split}/*/*"),
+        (["train/part1/1", "train/part2/1", "test/part1/2"], "{split}/**"),
         (["train/cat/images/1", "test/dog/photos/1"], "{split}/*/{label}/*"),  # classes
         (["train2017/cat/1", "val2017/cat/1"], "{split}/{label}/*"),
         (["training_set/cat/1", "Test-Set/cat/1"], "{split}/{label}/*"),

@@ -133,16 +133,15 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
     if not level:
         return _layout_of_last_folders(folders)
     last_names = {folder.rpartition("/")[2] for folder in folders}
-    if len(last_names) == 1:
-        hold_images = IMAGES.fullmatch(min(last_names)) is not None
-        shallowest = min(folder.count("/") for folder in folders)
-        if level == 1 and hold_images:
-            layout = parse_layout("{split}/**")  # test/images/1.jpg
-            return str(layout.below(max(0, shallowest - level)))
-        if level > 1 and (hold_images or _has_siblings(folders, level)):
-            between = "*/" * (level - 2)
-            layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
-            return str(layout.below(max(0, shallowest - level)))
+    hold_images = all(map(IMAGES.fullmatch, last_names))
+    shallowest = min(folder.count("/") for folder in folders)
+    if level == 1 and hold_images:
+        layout = parse_layout("{split}/**")  # test/images/1.jpg, test/part1/1.jpg
+        return str(layout.below(max(0, shallowest - level)))
+    if level > 1 and len(last_names) == 1 and (hold_images or _has_siblings(folders, level)):
+        between = "*/" * (level - 2)
+        layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
+        return str(layout.below(max(0, shallowest - level)))
     between = "*/" * (level - 1)
     return f"{{split}}/{between}{DEFAULT_LAYOUT}"
 
