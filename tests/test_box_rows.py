@@ -171,6 +171,17 @@ def test_copies_of_joined_rows_are_settled(tmp_path: Path) -> None:
             [5, 6, 25, 21],
         ),
         ("path,bbox_x1,bbox_y1,bbox_x2,bbox_y2", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
+        (
+            "Filename,Annotation tag,Upper left corner X,Upper left corner Y,"
+            "Lower right corner X,Lower right corner Y",
+            "xyxy",
+            "a.jpg,go,5,6,25,21",
+            [5, 6, 25, 21],
+        ),
+        ("path,left,upper,right,lower", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
+        ("path,x_start,y_start,x_end,y_end", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
+        ("path,left_x,top_y,right_x,bottom_y", "xyxy", "a.jpg,5,6,25,21", [5, 6, 25, 21]),
+        ("path,left_top_x,left_top_y,width,height", "xywh", "a.jpg,5,6,20,15", [5, 6, 25, 21]),
     ],
 )
 def test_names_of_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import DataError
+from beam_tfr.tables.annotations.json_files import read_json
 from beam_tfr.tables.annotations.json_kinds import describe_kind
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
@@ -96,7 +98,9 @@ def test_files_of_coco_for_each_split_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [{}, {"a": 1}, {"a": [], "b": ["x"]}, {"a": {"b": [1]}}])
 def test_other_json_is_told_what_to_write(content: Any) -> None:
-    assert ".jsonl" in describe_kind(msgspec.json.encode(content))
+    data = json.dumps(content).encode()
+    with pytest.raises(ValueError, match=r"\.jsonl"):
+        read_json("a.json", io.BytesIO(data), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,7 @@ def test_other_json_is_told_what_to_write(content: Any) -> None:
         {"images": [{"id": "x", "file_name": 7}], "annotations": []},
         {"images": [], "categories": []},
         {"images": [{"id": 1, "file_name": "a.jpg"}, {"file_name": 7}]},
+        {"annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}]},
     ],
 )
 def test_files_of_coco_are_no_other_kind(content: Any) -> None:

@@ -20,11 +20,16 @@ _CORNERS = (
     ("left", "top", "right", "bottom"),
     ("ulx", "uly", "lrx", "lry"),
     ("tlx", "tly", "brx", "bry"),
+    ("xstart", "ystart", "xend", "yend"),
     ("xtopleft", "ytopleft", "xbottomright", "ybottomright"),
     ("topleftx", "toplefty", "bottomrightx", "bottomrighty"),
-    ("upperleftx", "upperlefty", "lowerrightx", "lowerrighty"),
+    ("xlefttop", "ylefttop", "xrightbottom", "yrightbottom"),
+    ("lefttopx", "lefttopy", "rightbottomx", "rightbottomy"),
     ("xleft", "ytop", "xright", "ybottom"),
+    ("leftx", "topy", "rightx", "bottomy"),
 )
+# A side of a corner: upperleftcornerx, as of LISA's `Upper left corner X`.
+_CORNER_SIDE = re.compile("[xy]?(?:upper|lower|top|bottom|left|right|corner)+[xy]?")
 _CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
 _STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
 _SIZES = (("w", "h"), ("width", "height"), ("dx", "dy"))
@@ -56,7 +61,7 @@ FILES = (
 )
 CLASSES = (
     *("class", "classname", "label", "labelname", "category", "categoryname"),
-    *("classid", "labelid", "categoryid", "findinglabel"),
+    *("classid", "labelid", "categoryid", "findinglabel", "annotationtag"),
 )
 SPLITS = ("set", "subset", "mluse")  # in addition to `split`, which any table may have
 _WIDTHS = ("width", "imagewidth", "imgwidth")
@@ -165,8 +170,14 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _plain_name(column: str) -> str:
-    """Returns a column's name in lower case, without the prefix `bbox_` and without punctuation."""
-    return re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
+    """Returns a column's name in lower case, without the prefix `bbox_` and without punctuation.
+
+    Names of corners have top and bottom in place of upper and lower, and not the word corner.
+    """
+    name = re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
+    if not _CORNER_SIDE.fullmatch(name):
+        return name
+    return name.replace("corner", "").replace("upper", "top").replace("lower", "bottom")
 
 
 def letters_of(column: str) -> str:

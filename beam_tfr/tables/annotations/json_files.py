@@ -34,6 +34,11 @@ _BEGIN_BYTES = 64 << 10  # the beginning of such a file, whose keys show its kin
 _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 # A string without a closing quote ends with the file; otherwise each quote would begin a string.
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
+_NO_IMAGES = "Object missing required field `images`"
+_NO_COCO = (
+    "has no list `images`, as COCO has; for other content, write an object for each image in a "
+    "line, as .jsonl"
+)
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")
 _Row = dict[str, Any]
@@ -196,6 +201,8 @@ def _read_loosely(
             _OBJECTS.decode(sound)
         content = None if kind else _LOOSE_DECODER.decode(sound)
     except (msgspec.MsgspecError, RecursionError):
+        if str(error) == _NO_IMAGES:
+            raise ValueError(_NO_COCO) from None
         raise error from None
     if kind:
         raise ValueError(kind)

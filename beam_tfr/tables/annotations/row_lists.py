@@ -7,7 +7,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,7 +39,7 @@ class _List(NamedTuple):
 
 
 def describe_row_lists(content: _Values) -> str:
-    """Says how to make rows from a JSON object; empty if the object may be COCO.
+    """Says how to make rows from a JSON object; empty for COCO and other objects.
 
     Args:
         content: key -> value.
@@ -53,23 +53,30 @@ def describe_row_lists(content: _Values) -> str:
     rows = {key: found.first for key, found in lists.items() if isinstance(found.first, dict)}
     if rows:
         return _describe_rows(rows, are_all=rows.keys() == content.keys())
-    problem = ""
-    if lists.keys() == content.keys():
-        problem = _describe_columns(lists) or _describe_paths(lists)
-    if problem or "images" in content:
-        return problem
-    return "has other content; write an object for each image in a line, as .jsonl"
+    if lists.keys() != content.keys():
+        return ""
+    return _describe_columns(lists) or _describe_paths(lists)
 
 
 def _may_be_coco(content: _Values) -> bool:
-    """Whether an object has images as COCO does, with or without objects and classes."""
+    """Whether an object has images or objects as in COCO, as far as the first of them shows."""
     if "images" not in content:
-        return False
-    has_others = not {"annotations", "categories"}.isdisjoint(content)
-    images = _find_lists({"images": content["images"]}).get("images")
-    if images is None or has_others:
+        objects = _find_list(content, "annotations")
+        return objects is not None and _has_fields(objects.first, {"image_id"})
+    images = _find_list(content, "images")
+    if images is None or not {"annotations", "categories"}.isdisjoint(content):
         return True
-    return isinstance(images.first, dict) and not {"id", "file_name"}.isdisjoint(images.first)
+    return _has_fields(images.first, {"id", "file_name"})
+
+
+def _find_list(content: _Values, key: str) -> _List | None:
+    """Returns the list of a key; None if there is none, or if the list is empty."""
+    return _find_lists({key: content[key]}).get(key) if key in content else None
+
+
+def _has_fields(member: Any, fields: Collection[str]) -> bool:
+    """Whether the member of a list is an object with any of some fields."""
+    return isinstance(member, dict) and any(field in member for field in fields)
 
 
 def _find_parts(content: _Values) -> list[str]:
