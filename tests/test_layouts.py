@@ -212,6 +212,10 @@ def test_images_without_a_class_in_folders_of_splits_can_be_left_out() -> None:
 def test_all_splits_without_classes_can_be_left_out(keys: Sequence[str], excluded: str) -> None:
     text = refusal(*keys)
     assert f"--exclude {excluded} leaves" in spell_as_flags(text)
+    assert "there is no split test, val" in text
+    flat_layout = parse_layout(re.findall("`layout='([^']*)'` keeps all", text)[0])
+    splits = {(flat_layout.parse_key(key) or {})["split"] for key in keys}
+    assert splits == {"train", "val", "test"}
 
 
 def test_folders_of_splits_within_others_are_no_classes() -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name, parse_layout
-from beam_tfr.layouts.split_names import find_split_folders
+from beam_tfr.layouts.split_names import find_split_folders, splits_within
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.wildcards import quote_pattern
+
+_MOST_LEVELS = 4  # of folders around those of splits
 
 
 def read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, str]]:
@@ -67,7 +69,39 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
     patterns += _exclude_other_splits(other_split_of, values_of)
     patterns += [quote_pattern(folder, "/*") for folder in no_classes]
     excluded = " ".join(dict.fromkeys(patterns))
-    return f"; {', and '.join(sentences)}: `exclude={excluded}` leaves them out"
+    kept = folders.keys() - {*rejected, *other_split_of, *no_classes}
+    text = f"; {', and '.join(sentences)}"
+    if not kept:
+        return text
+    without_classes = _keep_lost_splits(folders, layout, kept)
+    return f"{text}: `exclude={excluded}` leaves them out{without_classes}"
+
+
+def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> str:
+    """Names the layout without classes that reads splits of which no folder is kept; may be empty.
+
+    Args:
+        folders: all image folders.
+        layout: the layout with classes.
+        kept: the image folders that it reads as they are meant.
+    """
+    split_of = splits_within([*folders])
+    lost = {split_of[folder] for folder in split_of.keys() - kept}
+    lost -= {split_of[folder] for folder in kept} | {""}
+    if not lost or "{label}" not in layout.split("/"):
+        return ""
+    part = next(part for part in layout.split("/") if "{split}" in part)
+    of_splits = [folder for folder, split in split_of.items() if split]
+    for level in range(_MOST_LEVELS):
+        flat_layout = str(parse_layout(f"{part}/**").below(level))
+        values_of = read_folders(of_splits, flat_layout)
+        splits = {values.get("split", "") for values in values_of.values()}
+        if find_split_folders(splits).keys() == splits:
+            return (
+                f", so there is no split {join_names(sorted(lost))}; `layout='{flat_layout}'` "
+                "keeps all images, without classes"
+            )
+    return ""
 
 
 def _describe_rejected(folders: Sequence[str]) -> str:
