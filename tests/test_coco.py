@@ -358,7 +358,7 @@ def test_images_in_a_bucket_are_told_too(
     assert "gs://b/set/3.png" in line
     monkeypatch.setattr(unlabelled, "_MOST_REMOTE", 2)
     line = told_of_left_out("gs://b/set/t.json", output=tmp_path / "d")
-    assert "gs://b/set are left out is unknown" in line
+    assert "unknown whether images in gs://b/set are left out" in line
 
 
 # Files without objects

@@ -105,13 +105,13 @@ def test_a_dialect_on_gs(gcs: str) -> None:
         ("t.csv", "path,class\nb.jpg,dog,1,5\na.jpg,cat\n", "comma in a value"),
         ("t.csv", "path,class\na.jpg,cat\n" + "b.jpg,dog\n" * 9999 + "c\rd,e\n", "carriage"),
         ("t.jsonl", '[{"path": "a.jpg", "class": "cat"}]', "array"),
-        ("t.jsonl", '[\n {"path": "a.jpg", "class": "cat"}\n]', "one object in a line"),
+        ("t.jsonl", '[\n {"path": "a.jpg", "class": "cat"}\n]', "one object on each line"),
         (
             "t.json",
             '[{"path": "a.jpg", "class": "cat"}]',
             "array of rows; write one object in a line",
         ),
-        ("t.jsonl", '{\n "path": "a.jpg"\n}', "one object in a line"),
+        ("t.jsonl", '{\n "path": "a.jpg"\n}', "one object on each line"),
     ],
 )
 def test_what_is_not_certain_is_refused_by_its_name(

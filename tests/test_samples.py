@@ -472,7 +472,7 @@ def test_images_of_several_kinds_in_a_tar(
     found = {(row["key"], row["class"]) for row in rows}
     assert found == {("t/0.jpeg", "0"), ("t/1.png", "1"), ("t/2.jpg", "0"), ("t/3.webp", "1")}
     assert rejects_of(tmp_path / "d") == {
-        "t.tar#5": ("bad-value", "t.tar, row 5: column 'jpg': has no value beside 4.cls")
+        "t.tar#5": ("bad-value", "t.tar, row 5: column 'jpg': has no value next to 4.cls")
     }
     run = beam_tfr("update", tmp_path / "d", *call, "--max_rejects", 1)
     assert (run.code, "nothing was written" in run.out) == (0, True), run.err
@@ -492,7 +492,7 @@ def test_masks_in_a_tar_are_neither_images_nor_paths(beam_tfr: Convert, tmp_path
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).counts["written"] == 1
     assert rejects_of(tmp_path / "d") == {
-        "t.tar#2": ("bad-value", "t.tar, row 2: column 'jpg': has no value beside 1.png"),
+        "t.tar#2": ("bad-value", "t.tar, row 2: column 'jpg': has no value next to 1.png"),
         "t/2.jpg": ("bad-value", "t.tar, row 3: column 'png': is a symbolic link in a tar"),
     }
 

@@ -308,7 +308,9 @@ def test_splits_of_a_column_that_differ_by_case(tmp_path: Path) -> None:
     tables = open_input(table=f"{tmp_path}/a.csv", **OPTIONS)
     assert keys_by_split(tables).keys() == {*splits}
     assert "TRAIN, train" in warning_of(tables, "column 'split': splits differ")
-    assert "--na_values" in warning_of(tables, "column 'split': NaN")
+    assert "--na_values" in warning_of(
+        tables, "column 'split': these values become names of splits: NaN"
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +443,7 @@ def test_fields_that_may_hold_splits_are_told(tmp_path: Path) -> None:
     ]
     write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     tables = open_input(table=f"{tmp_path}/a.jsonl", uri_column="file_name")
-    (line,) = [line for line in tables.warnings if "may say the split" in line]
+    (line,) = [line for line in tables.warnings if "may hold the split" in line]
     assert "'meta.is_train', 'meta.usage_of'" in line
     assert "`split_column=meta.is_train`" in line
 
@@ -488,7 +490,7 @@ def test_the_rest_of_train_and_val(tmp_path: Path, listed: str, rest: str) -> No
     pattern = voc_folder(tmp_path, 4, {listed: [0, 1], "trainval": [0, 1, 2], "test": [3]})
     tables = open_input(table=pattern)
     assert splits_by_number(tables) == {listed: [0, 1], rest: [2], "test": [3]}
-    assert "trainval.txt" in warning_of(tables, f"{rest} is")
+    assert "trainval.txt" in warning_of(tables, f"{rest} has the images")
     # An image of another list is not of the rest.
     voc_folder(tmp_path, 5, {"trainval": [0, 1, 2, 4], "test": [2, 3]})
     assert "rejects: 000002" in warning_of(open_input(table=pattern), f"{tmp_path}/")
@@ -514,7 +516,7 @@ def test_an_image_in_two_lists(tmp_path: Path) -> None:
     refs = [ref for file in tables.files for ref in tables.read(file)]
     assert [ref.reason for ref in refs] == ["", "bad-value", ""]
     assert re.search(r"000001 is in two splits.*train\.txt and .*val\.txt", refs[1].detail)
-    assert "1 image, which are rejects: 000001" in warning_of(tables, f"{tmp_path}/")
+    assert "1 image in common, which become rejects: 000001" in warning_of(tables, f"{tmp_path}/")
 
 
 def test_lists_with_the_same_images(tmp_path: Path) -> None:
@@ -526,7 +528,7 @@ def test_lists_with_the_same_images(tmp_path: Path) -> None:
 
 def test_a_list_within_another_one(tmp_path: Path) -> None:
     pattern = voc_folder(tmp_path, 3, {"train": [0, 1, 2], "test": [2]})
-    problem = r"test\.txt and .*train\.txt share 1 image, .* such as 000002.*`splits=train=1`"
+    problem = r"test\.txt and .*train\.txt share 1 image, such as 000002.*`splits=train=1`"
     with pytest.raises(UsageError, match=problem):
         open_input(table=pattern)
 
@@ -902,4 +904,4 @@ def test_lists_of_other_images_are_left_out_with_a_line(tmp_path: Path) -> None:
     write(tmp_path / "train.txt", "other_1.jpg 0\nother_2.jpg 1\n")
     tables = open_input(table=pattern)
     assert splits_by_number(tables) == {"train": [0, 1]}
-    assert "names none of the images" in warning_of(tables, f"{tmp_path}/train.txt is not taken")
+    assert "names none of the images" in warning_of(tables, f"{tmp_path}/train.txt is not used")

@@ -820,7 +820,8 @@ def test_rows_with_too_many_cells_are_left_out_by_the_line_that_is_offered(tmp_p
         (
             "t.jsonl",
             b'{"id": \n{"id": "a", "age": 1}\n',
-            "row 1: is not valid JSON: Expecting value (character 9); write one object in a line",
+            "row 1: is not valid JSON: Expecting value (character 9); write one object on each "
+            "line",
         ),
         ("t.jsonl", b'[1]\n{"id": "a", "age": 1}\n', "row 1: is not a JSON object"),
         (

@@ -102,7 +102,7 @@ SPLIT = {
         (
             "dataset_info.json",
             {"fileFormat": "array_record"},
-            "d-train-{SHARD_X_OF_Y}.tfrecord is no name of TFRecord files",
+            "d-train-{SHARD_X_OF_Y}.tfrecord is not a name of TFRecord files",
         ),
         ("dataset_info.json", {"splits": []}, "there are no records"),
         ("dataset_info.json", {"splits": 7}, "Expected `array`, got `int` - at `$.splits`"),
@@ -124,17 +124,17 @@ SPLIT = {
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"filepathTemplate": "../{SPLIT}"}]},
-            "no name of TFRecord files in its folder",
+            "not a name of TFRecord files in its folder",
         ),
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"filepathTemplate": "{SPLIT}" * 9, "name": "n" * 20_000}]},
-            "no name of TFRecord files in its folder",
+            "not a name of TFRecord files in its folder",
         ),
         (
             "dataset_info.json",
             {"splits": [SPLIT | {"shardLengths": [1] * 100_001}]},
-            "100,001 shards, at most 100,000 are read",
+            "100,001 shards, but at most 100,000 are read",
         ),
         (
             "dataset_info.json",
@@ -144,7 +144,7 @@ SPLIT = {
         (
             "features.json",
             {"featuresDict": {"features": {"a": {"text": {}}}}},
-            "there is no Image in a",
+            "there is no Image among the features a",
         ),
         (
             "features.json",

@@ -17,7 +17,7 @@ from beam_tfr.tables.opening import open_tables
 def split_lines(path: Path, **columns: Any) -> list[str]:
     options = ConvertOptions(table=(str(path),), output="/o", uri_column="path", **columns)
     warnings = open_tables(find_content(options)).warnings
-    return [line for line in warnings if line.startswith("columns that may say the split")]
+    return [line for line in warnings if line.startswith("columns that may hold the split")]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])

@@ -551,7 +551,7 @@ def test_names_beside_numbers_of_classes_are_told(tmp_path: Path) -> None:
         return [line for line in warnings if "are numbers" in line]
 
     (line,) = lines_of(SAGEMAKER_CLASS, "animal")
-    assert "`label_column=animal-metadata.class-name` takes these" in line
+    assert "`label_column=animal-metadata.class-name` uses the names" in line
     assert not lines_of(SAGEMAKER_CLASS, "animal-metadata.class-name")
     (line,) = lines_of(SAGEMAKER_CLASSES, "animals")
     program = re.search("jq -c '([^']*)'", line)

@@ -583,7 +583,7 @@ def test_images_that_splits_share_are_rejects(tmp_path: Path) -> None:
     rows, notes = read(table)
     (problem,) = [row["split"].problem for row in rows if isinstance(row["split"], BadCell)]
     assert len(rows) == 3
-    assert "in two splits, by train (a.txt) and val (b.txt)" in problem
+    assert "in two splits, according to train (a.txt) and val (b.txt)" in problem
     assert any("2.png" in note for note in notes)
 
 
@@ -636,7 +636,7 @@ def test_spaces_around_names_are_no_part_of_them(tmp_path: Path) -> None:
 def test_a_name_that_labels_txt_cannot_hold_ends_the_run_at_once(tmp_path: Path) -> None:
     table = write_set(tmp_path, LABEL)
     table.write_text('train: images/train\nnames: [cat, "a\\nb"]\n')
-    with pytest.raises(DataError, match="name number 1 of a class"):
+    with pytest.raises(DataError, match="class 1 is named"):
         beam_tfr.plan(table=table, progress=False)
 
 

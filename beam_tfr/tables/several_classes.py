@@ -17,24 +17,24 @@ from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
 from beam_tfr.tables.roles import split_labels
 
 _SEPARATORS = ("|", ";", ",", "/", "+", " ")
-_MOST_NAMES = 1_000  # different names, each of which is compared with others
+_MOST_NAMES = 1_000  # different names that are compared
 _MOST_CHARACTERS = 1_000  # of a name that is compared
-_MOST_PARTS = 20_000  # of all names that are compared, to bound the time
+_MOST_PARTS = 20_000  # of all names that are compared, which limits the time
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"].*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 
-# Names of columns with 0 where an image lacks the class of the row, as in Open Images.
+# Names of columns with 0 if an image lacks the class of the row, as in Open Images.
 _PRESENCE = ("confidence", "presence", "present", "ispresent")
 # Fields of objects with their class; the first one present counts.
 _CLASS_FIELDS = ("name", "class", "label", "category", "text", "displayName")
 _FLAGS = frozenset({"0", "1", "0.0", "1.0", "True", "False"})
 
-# A class with the four numbers of a box, and perhaps a confidence.
+# Number of words for a class with the four numbers of a box, and perhaps a confidence.
 _BOX_WORDS = (5, 6)
 
 # Separators of whole numbers that are not decimal signs or parts of dates.
 _BETWEEN_NUMBERS = ("|", ";", " ")
 
-# So many texts may count as mixed if all share a part; among more texts, most parts must move.
+# This many strings may count as mixed if all share a part; in more strings, most parts must move.
 _LEAST_SHARING = 3
 _MOST_SHARING = 20
 
@@ -65,14 +65,14 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
         image = several[0][0].cells[options.uri_column]
         yield (
             f"{len(several):,} of the first {len(groups):,} images have rows with different "
-            f"classes, such as {image!r:.100}, and are rejects: if these are classes of one image, "
-            "`label_separator='|'` joins its rows; if files in several folders have this name, "
-            "write the folder of each into its path"
+            f"classes, such as {image!r:.100}, and become rejects: if an image has all of these "
+            "classes, `label_separator='|'` joins its rows; if files in several folders have this "
+            "name, add the folder of each to its path"
         )
     presence = find_presence_column(first.columns)
     if presence and any(is_zero(cell) for _, cell in first.column(presence)):
         yield (
-            f"column {presence!r} is 0 in some rows, whose classes count like others: if their "
+            f"column {presence!r} is 0 in some rows, but their classes count like others: if the "
             "images lack these classes, `label_separator='|'` leaves them out"
         )
 
@@ -112,17 +112,17 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
     if members and all(map(_is_list_of_objects, members)):
         raise table_error(
             table,
-            f"column {column!r} holds lists of objects as text, such as {members[0]!r:.100}, and "
-            "no classes: take the classes out of them, or export the boxes in COCO's format, "
-            "which is a `table=`",
+            f"column {column!r} holds lists of objects as text, such as {members[0]!r:.100}, "
+            "instead of classes: extract the classes, or export the boxes as COCO JSON, which can "
+            "be a `table=`",
         )
     kind = _find_kind_of_numbers(lists)
     if kind:
         raise table_error(
             table,
             f"column {column!r} has {len(lists[0])} numbers in each row, such as "
-            f"{lists[0]!r:.100}, and not the names or ids of its classes: write these, or store "
-            f"the numbers by `feature_columns={column}:{kind}[]`",
+            f"{lists[0]!r:.100}, instead of the names or ids of its classes: write these, or store "
+            f"the numbers with `feature_columns={column}:{kind}[]`",
         )
 
 
@@ -198,14 +198,14 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
     for separator in _SEPARATORS:
         parts_of = _split_names(texts, separator)
         compound = _find_compound(parts_of)
-        reason = "its parts are classes of other rows too"
+        reason = "its parts are also classes of other rows"
         if not compound:
             compound = _find_mixed(parts_of, separator)
-            reason = "classes of other rows have parts of it too, at other places"
+            reason = "classes of other rows also have parts of it, at other places"
         if compound:
             yield (
                 f"column {options.label_column!r}: {compound!r:.100} is one class, but {reason}: "
-                f"`label_separator={separator!r}` reads them as several"
+                f"`label_separator={separator!r}` splits such values into several"
             )
             return
 

@@ -52,18 +52,20 @@ def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
             continue
         names = f"{lists[earlier].name} and {lists[later].name}"
         if images_of[earlier].keys() == images_of[later].keys():
-            notes.append(f"{names} name the same images: they are in the split of the first only")
+            notes.append(f"{names} name the same images, which are only in the split of the first")
             images_of[later] = {}
             continue
         if len(shared) in (len(images_of[earlier]), len(images_of[later])):
             raise ValueError(
-                f"{names} share {counted(len(shared), 'image')}, which are all of one of them, "
-                f"such as {min(shared)}: each image may be in one split, so give lists that have "
-                "none in common"
+                f"{names} share {counted(len(shared), 'image')}, such as {min(shared)}, and one of "
+                "them has no others: each image may be in only one split, so give lists that have "
+                "no image in common"
             )
         shown = join_names(sorted(shared))
-        notes.append(f"{names} share {counted(len(shared), 'image')}, which are rejects: {shown}")
-        problems |= dict.fromkeys(shared, f"is in two splits, by {names}; take it out of one")
+        images = counted(len(shared), "image")
+        notes.append(f"{names} have {images} in common, which become rejects: {shown}")
+        problem = f"is in two splits, according to {names}; remove it from one"
+        problems |= dict.fromkeys(shared, problem)
         rest = [image for image in images_of[later] if image not in shared]
         images_of[later] = dict.fromkeys(rest)
     return SeparatedLists(images_of, problems, notes)

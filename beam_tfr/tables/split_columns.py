@@ -25,25 +25,25 @@ from beam_tfr.tables.split_values import are_flags, suggest_names
 from beam_tfr.tables.text_rows import JsonLines
 
 _SPLIT = "split"
-# Other names, in lower case without marks; such a column must hold nothing but words for splits.
+# Other names, in lower case without punctuation; such a column must only hold words for splits.
 _OTHER_NAMES = ("subset", "set", "mluse", "partition", "phase", "usage")
-_NO_SPLIT = "unassigned"  # in tables of Vertex AI
+_NO_SPLIT = "unassigned"  # in tables from Vertex AI
 _MOST_SHOWN = 5  # splits in messages
-_FIRST_ROWS = 1_000  # rows in which other columns are looked at
-_MOST_COLUMNS = 100  # columns that are looked at
-_MOST_VALUES = 20  # of a column that says splits
-# Names of columns that may say splits with any values, and of columns that are worth a look.
+_FIRST_ROWS = 1_000  # rows in which other columns are examined
+_MOST_COLUMNS = 100  # columns that are examined
+_MOST_VALUES = 20  # of a column of splits
+# Names of columns that may hold splits with any values, and of columns worth examining.
 _LIKE_SPLITS = re.compile(r"(?:is)?(?:train|test|val|valid|validation)|k?folds?")
 _NEAR_SPLITS = re.compile(
     "split|set|part|phase|usage|mode|stage|purpose|train|test|val|fold|hold|held|dev"
 )
-# Names of columns that may if they hold truth values or small numbers: holdout, train_test.
+# Names of columns that may hold splits if they have booleans or small numbers: holdout, train_test.
 _WORDS = "train(?:ing)?|test(?:ing)?|val(?:id(?:ation)?)?|dev|eval(?:uation)?|held?out|holdout"
 _OF_FLAGS = re.compile(
     rf"(?:is|in|for|use)*(?:{_WORDS})+(?:set|data|flag|status|id|index|split|only)?"
     rf"|{'|'.join(_OTHER_NAMES)}"
 )
-# Values that are like words for splits, such as PublicTest in FER2013.
+# Values that resemble words for splits, such as PublicTest in FER2013.
 _LIKE_WORD = re.compile(
     r"(?i).{0,20}(?:train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|dev|eval)(?:[-_ ]?set)?"
 )
@@ -84,7 +84,7 @@ def describe_split_feature(column: str) -> str:
     """Returns the message about a column of splits that is a feature instead; may be empty."""
     if _last_name(column) != _SPLIT:
         return ""
-    return f"column {column!a} is a feature; `split_column={column}` takes splits from it"
+    return f"column {column!a} is a feature; `split_column={column}` uses it for splits"
 
 
 def imply_split_column(content: TableContent, column: str, cells: Sequence[Any]) -> TableContent:
@@ -97,7 +97,7 @@ def imply_split_column(content: TableContent, column: str, cells: Sequence[Any])
     """
     present = [cell for cell in cells if cell is not None]
     if not present and is_annotated(content.files[0]):
-        return content  # annotations may have the column, but mostly do not
+        return content  # annotations may have the column, but usually do not
     options = content.options
     splits = {_read_split(cell) for cell in list_distinct(cells)}
     if not _are_splits(splits, column, folder_of(content.files[0])):
@@ -127,8 +127,8 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
         column: the name of the column.
         cells: the cells of the column in the first rows.
     """
-    start = f"column {column!a} is not used as the split of each row, as it"
-    cure = f"`split_column={column}`{_without_shares(content)} takes it"
+    start = f"column {column!a} is not used as the split of each row, since it"
+    cure = f"`split_column={column}`{_without_shares(content)} uses it"
     distinct = list_distinct(cells)
     splits = {_read_split(cell) for cell in distinct}
     texts = [str(cell) for cell in distinct if not is_missing(cell)]
@@ -156,7 +156,7 @@ def _without_shares(content: TableContent) -> str:
 def _suggest_names(column: str, values: Iterable[str]) -> str:
     """Returns a line of pandas that replaces a column's values by split names; may be empty."""
     line = suggest_names(column, values)
-    return f"; with pandas, if they mean this: {line}" if line else ""
+    return f"; if this is what they mean, with pandas: {line}" if line else ""
 
 
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
@@ -186,13 +186,13 @@ def describe_other_columns(
         return
     first, values = next(iter(values_of.items()))
     shown = join_texts([ascii(column) for column in values_of], _MOST_SHOWN, ", ")
-    start = f"columns that may say the split of each row are not taken for it: {shown}"
+    start = f"columns that may hold the split of each row are not used for it: {shown}"
     if not all(map(is_split_name, values)):
         yield f"{start}{_suggest_names(first, values)}"
         return
-    cure = f"`split_column={first}`{_without_shares(content)} takes it"
+    cure = f"`split_column={first}`{_without_shares(content)} uses it"
     if are_flags(values):
-        cure += f", as the splits {join_texts(sorted(values), separator=', ')}"
+        cure += f", with the splits {join_texts(sorted(values), separator=', ')}"
     yield f"{start}; {cure}{_suggest_names(first, values)}"
 
 
@@ -277,14 +277,14 @@ def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
     repeated = [", ".join(names) for names in spellings.values() if len(names) > 1]
     if repeated:
         yield (
-            f"column {column!r}: splits differ by case only, such as {repeated[0]}, and each is "
-            "a split of its own; write them in one way if they are one"
+            f"column {column!r}: splits differ only in case, such as {repeated[0]}, and count as "
+            "different splits; if they are the same, spell them alike"
         )
     missing = [*filter(means_nothing, splits)]
     if missing:
         yield (
-            f"column {column!r}: {', '.join(missing)} become splits of these names; if they mean "
-            "that there is no split, give `na_values=`, which rejects their rows"
+            f"column {column!r}: these values become names of splits: {', '.join(missing)}; if "
+            "they mean that there is no split, give `na_values=`, which rejects their rows"
         )
 
 

@@ -131,7 +131,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
     if counts.keys() == {UNLISTED}:
         return _leave_out_lists(first_list, "it names none of the images")
     if without and "/ImageSets/" not in first_list:
-        return _leave_out_lists(first_list, f"there is none for {without[0]}")
+        return _leave_out_lists(first_list, f"there is no list for {without[0]}")
     if without:
         raise _missing_lists_error(without[0], with_lists[0])
     lists = _describe_lists(first_list, counts, _count_missing(images_of, image_sets))
@@ -147,8 +147,8 @@ def _missing_lists_error(without: str, with_lists: str) -> UsageError:
     """Returns the error for a folder of annotations that lacks the image lists that another has."""
     return table_error(
         without,
-        "has no lists of images such as ImageSets/Main/train.txt beside it, but "
-        f"{with_lists} has: add them, or put all images into one split: `splits=train=1`",
+        "has no lists of images such as ImageSets/Main/train.txt next to it, but "
+        f"{with_lists} has: add lists, or put all images into one split: `splits=train=1`",
     )
 
 
@@ -176,12 +176,12 @@ def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
     yield from dict.fromkeys(note for sets in image_sets for note in sets.notes)
     rest = next(filter(None, (sets.rest for sets in image_sets)), "")
     if rest:
-        yield f"{rest} is what trainval.txt names beyond the other list of it"
+        yield f"{rest} has the images in trainval.txt that the list of the other split lacks"
 
 
 def _leave_out_lists(path: str, reason: str) -> SplitSource:
     """Returns the source if existing lists are not used, with a line that says so."""
-    text = f"{path} is not taken for a list of the images of a split, as {reason}"
+    text = f"{path} is not used as a list of the images in a split, since {reason}"
     return SplitSource(warnings=(text,))
 
 
@@ -189,7 +189,7 @@ def _read_image_sets(folder: str) -> ImageSets:
     try:
         return read_image_sets(folder)
     except OSError as error:
-        problem = f"the lists of images beside it cannot be read: {error.strerror or error}"
+        problem = f"the lists of images next to it cannot be read: {error.strerror or error}"
         raise table_error(folder, problem) from error
 
 
@@ -203,5 +203,5 @@ def _describe_lists(first_list: str, counts: Mapping[str, int], num_missing: int
             f"; {counted(counts[UNLISTED], 'image')} that no list names go to the split {UNLISTED}"
         )
     if num_missing:
-        message += f"; {counted(num_missing, 'name')} in the lists: no XML file of the tables"
+        message += f"; no XML file in the tables for {counted(num_missing, 'name')} in the lists"
     return message

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import is_split_name
 
-_MOST_VALUES = 10  # values in a line to copy
+_MOST_VALUES = 10  # values in a suggested line
 _TRUE = frozenset({"1", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "n", "no"})
 _NUMBERS = frozenset("0123")
-# Part of a column's name -> the split of rows that are true there; the first match counts.
+# Part of a column's name -> the split of rows for which the column is true; the first match counts.
 _MEANINGS = (("train", "train"), ("val", "val"), ("dev", "val"), ("test", "test"), ("hold", "test"))
 _NAMES = {
     2: ("train", "test"),

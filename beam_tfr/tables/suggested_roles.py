@@ -9,7 +9,7 @@ from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import list_fields_of, read_first_cells
 
-_MOST_FIELDS = 100  # fields of objects whose cells are looked at
+_MOST_FIELDS = 100  # fields of objects whose cells are examined
 
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
@@ -43,8 +43,8 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
     fields = list_fields_of(content, [metadata])
     if f"{metadata}.class-name" in fields:
         yield (
-            f"classes of {label} are numbers, whose names are in {metadata}.class-name: "
-            f"`label_column={metadata}.class-name` takes these"
+            f"classes in {label} are numbers, and their names are in {metadata}.class-name: "
+            f"`label_column={metadata}.class-name` uses the names"
         )
     elif any(name.startswith(f"{metadata}.class-map.") for name in fields):
         yield describe_class_map(content.files[0], label, f"{metadata}.class-map")

@@ -26,7 +26,7 @@ from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import ColumnSelection, find_table, open_table
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
-MAX_TEXT_BYTES = 1 << 20  # 1 MiB of a file that is no image
+MAX_TEXT_BYTES = 1 << 20  # 1 MiB per file that is not an image
 _ABOUT_TAR = re.compile(r"(?i)(?:readme|licen[cs]e|notice)\..*|thumbs\.db|desktop\.ini|__.*__\..*")
 _MOST_NAMES = 3  # of files in messages
 _IS_IMAGE = compile_pattern("/").fullmatch
@@ -81,9 +81,9 @@ class Tar(Samples):
                 column = _column_of(name)
                 if "." in column and _IS_IMAGE(f"/{name}"):
                     return (
-                        "; a sample's key ends at the first dot of its names, so "
+                        "; a sample's key ends at the first dot of its file names, so "
                         f"{posixpath.basename(name)} is the file {column!r} of a sample: "
-                        "rename such files, as with _ instead, and make the tar anew"
+                        "rename such files, for example with _ instead, and create the tar again"
                     )
         return ""
 
@@ -184,9 +184,9 @@ def _is_stray(sample: _Sample, selection: ColumnSelection) -> bool:
 
 def _describe_missing(sample: _Sample) -> str:
     """Says why a sample has nothing in the column of images."""
-    problem = f"has no value beside {join_texts(sample.names, _MOST_NAMES, ', ')}"
+    problem = f"has no value next to {join_texts(sample.names, _MOST_NAMES, ', ')}"
     if any("." in _column_of(name) for name in sample.names):
-        problem += "; the key of a sample ends at the first dot of its names"
+        problem += "; the key of a sample ends at the first dot of its file names"
     return problem
 
 
@@ -219,8 +219,8 @@ class _FilesTogether:
         if key in self._keys:
             raise self._error(
                 sample,
-                f"after other samples, and other files of sample {sample.key!r} before them. Files "
-                "of a sample must follow each other: make the tar anew, such as with "
+                f"after other samples, but other files of sample {sample.key!r} are before these. "
+                "Files of a sample must be consecutive: create the tar again, for example with "
                 "`tar --sort=name`",
             )
         self._keys.add(key)
@@ -237,9 +237,9 @@ class _FilesTogether:
         if key in others:
             raise self._error(
                 sample,
-                f"in one folder, and other files of {name!r} in another folder. Only files of one "
-                "folder are a sample: move them into one, and make the tar anew, such as with "
-                "`tar --sort=name`",
+                f"in one folder, but other files of {name!r} are in another folder. All files of "
+                "a sample must be in one folder: move them there, and create the tar again, for "
+                "example with `tar --sort=name`",
             )
         own = self._unlabelled if sample.has_image else self._imageless
         own.add(key)

@@ -7,7 +7,7 @@ from typing import IO
 from beam_tfr.features.cells import MAX_VALUES, check_number
 from beam_tfr.schema.bad_bytes import describe_bad_byte
 
-MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote makes one row of the rest of a file
+MAX_ROW_BYTES = 16 << 20  # 16 MiB; an unclosed quote turns the rest of a file into one row
 _BLOCK_BYTES = 1 << 20  # 1 MiB
 
 

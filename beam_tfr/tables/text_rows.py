@@ -47,7 +47,7 @@ from beam_tfr.tables.headers import find_row_as_header
 from beam_tfr.tables.quoted_rows import find_quoted_rows
 from beam_tfr.tables.text_lines import MAX_ROW_BYTES, RowBound, read_lines
 
-_ROWS_BELOW_HEADER = 50  # which show whether the header is a row
+_ROWS_BELOW_HEADER = 50  # rows that show whether the header is a row
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
 
 
@@ -236,7 +236,7 @@ def _skip_empty_rows(
         if any(cells):
             yield number, cells
         elif not is_told:
-            say(f"{path}: rows without any value are skipped, as row {number}")
+            say(f"{path}: rows without any value are skipped, such as row {number}")
             is_told = True
 
 
@@ -289,8 +289,8 @@ def _check_unnamed(path: str, number: int, cells: Sequence[str], unnamed: Iterab
         if cells[place]:
             raise damaged_table(
                 name_row(path, number),
-                f"has {cells[place]!r:.60} in a column without a name; give the column one in the "
-                "header, or name the columns that become features with `feature_columns=`",
+                f"has {cells[place]!r:.60} in a column without a name; name the column in the "
+                "header, or choose the columns that become features with `feature_columns=`",
             )
 
 
@@ -326,8 +326,8 @@ class JsonLines(ObjectFormat):
 def _parse_object(line: str) -> dict[str, Any]:
     if _ARRAY.match(line):
         raise ValueError(
-            "begins an array; write one object in a line, without brackets and commas around "
-            "them, as jq -c '.[]' does"
+            "begins an array; write one object on each line, without the brackets and commas of "
+            "the array, as jq -c '.[]' does"
         )
     check_json(line)
     try:
@@ -335,7 +335,7 @@ def _parse_object(line: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         place = f"character {error.pos + 1}"
         raise ValueError(
-            f"is not valid JSON: {error.msg} ({place}); write one object in a line"
+            f"is not valid JSON: {error.msg} ({place}); write one object on each line"
         ) from None
     except ValueError as error:
         raise ValueError(f"is not valid JSON: {error}") from None

@@ -144,7 +144,7 @@ def _read_description(path: str) -> _Description:
     names = sorted(features, key=lambda name: name not in supervised)
     images = [name for name in names if features[name].image is not msgspec.UNSET]
     if not images:
-        raise ValueError(f"there is no Image in {', '.join(names)[:300]}")
+        raise ValueError(f"there is no Image among the features {', '.join(names)[:300]}")
     shards = {f"{folder}/{name}": shard for name, shard in _list_shards(info)}
     if not shards:
         raise ValueError("there are no records")
@@ -188,7 +188,7 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
     """
     num_shards = sum(len(split.shard_lengths) for split in info.splits)
     if num_shards > MOST_SHARDS:
-        raise ValueError(f"{num_shards:,} shards, at most {MOST_SHARDS:,} are read")
+        raise ValueError(f"there are {num_shards:,} shards, but at most {MOST_SHARDS:,} are read")
     for split in info.splits:
         template = _fill_template(info, split)
         num_shards = len(split.shard_lengths)
@@ -212,7 +212,7 @@ def _fill_template(info: _Info, split: _Split) -> str:
             template = template.replace(field, text)
     is_name = max(longest, len(template)) <= MOST_CHARACTERS and "/" not in template
     if not is_name or info.file_format != "tfrecord":
-        raise ValueError(f"{template[:100]} is no name of TFRecord files in its folder")
+        raise ValueError(f"{template[:100]} is not a name of TFRecord files in its folder")
     return template
 
 

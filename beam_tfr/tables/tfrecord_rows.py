@@ -24,8 +24,8 @@ from beam_tfr.schema.feature_names import BOXES, SIDES
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
-_FEW_VALUES = 16  # such as the sides of an image, which are read in any case
-_MOST_BOXES = 100_000  # of an image; so many take 20 MB
+_FEW_VALUES = 16  # such as the sides of an image; these few are always read
+_MOST_BOXES = 100_000  # per image; this many take 20 MB
 # The beginnings of image files: JPEG, PNG, GIF, WebP, TIFF.
 _ENCODED = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|RIFF|II[*+]|MM\0[*+]")
 # Names of features with the number of rows and columns of raw pixels.
@@ -73,7 +73,7 @@ class TfRecord(Samples):
             pixels = _describe_pixels(row, features.get(images.main, ()))
             if pixels:
                 row[images.main] = BadCell(
-                    f"holds {pixels}, and no encoded image (`encoding=row` with "
+                    f"holds {pixels}, not an encoded image (`encoding=row` with "
                     f"`feature_columns={images.main}:bytes` stores them as they are)"
                 )
             yield row
@@ -89,8 +89,9 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
         yield from records
     except RecordError as error:
         raise ValueError(
-            f"{error.problem} (byte {error.offset:,} of the file); copy the file again if it is "
-            f"whole elsewhere, or write it again with records of up to {MAX_RECORD_BYTES >> 20} MiB"
+            f"{error.problem} (byte {error.offset:,} of the file); copy the file again if you have "
+            "an intact copy, or write it again with records of at most "
+            f"{MAX_RECORD_BYTES >> 20} MiB"
         ) from error
 
 

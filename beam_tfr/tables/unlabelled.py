@@ -18,13 +18,13 @@ from beam_tfr.tables.image_sets import name_of_image
 from beam_tfr.tables.paths import folder_of
 
 _MOST_BYTES = 32 << 20  # of tables that are read for all images that they list
-_MOST_SCANNED = 4 << 30  # of tables on a disk that are scanned for names
-_SCANNED_BYTES = 8 << 20  # bytes that are scanned at a time
+_MOST_SCANNED = 4 << 30  # of tables on disk that are scanned for names
+_SCANNED_BYTES = 8 << 20  # bytes per read of a scan
 _MOST_NAMES = 1_000_000  # names in these tables
-_MOST_TABLES = 1_000  # of Pascal VOC whose images are looked for, and folders of tables
-_FIRST_TABLES = 8  # at least so many of each folder
+_MOST_TABLES = 1_000  # Pascal VOC tables whose images are looked up, and folders of tables
+_FIRST_TABLES = 8  # minimum number of tables from each folder
 _MOST_REMOTE_TABLES = 20  # tables that are read again on gs://
-_MOST_REMOTE = 10_000  # names of a folder on gs://, 1,000 with each request
+_MOST_REMOTE = 10_000  # names in a folder on gs://, 1,000 per request
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LONGEST_NAME = 4 << 10  # bytes of a name with its key
 
@@ -70,7 +70,7 @@ def describe_unlabelled(
                 if name_of_image(image) not in stems:
                     return ""
                 stems_in[os.path.dirname(image)] |= stems
-    cause = "no XML file that is given has its name"
+    cause = "none of the XML files has its name"
     return _describe_left_out(
         stems_in, lambda path: name_of_image(path) not in stems_in[os.path.dirname(path)], cause
     )
@@ -104,10 +104,11 @@ def describe_unlisted(
                     listed.add(finder.find(name, base, table))
     except NotLookedAtError as error:
         return (
-            f"whether images beside those that {tables[0]} lists are left out is unknown: {error}"
+            f"it is unknown whether images next to those listed in {tables[0]} are left out: "
+            f"{error}"
         )
     folders = dict.fromkeys(map(os.path.dirname, listed))
-    cause = "no file of annotations that is given lists it"
+    cause = "none of the annotation files lists it"
     return _describe_left_out(folders, lambda path: path not in listed, cause)
 
 
@@ -126,14 +127,14 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
     """
     are_remote = any(map(storage.is_remote, tables))
     if are_remote and len(tables) > _MOST_REMOTE_TABLES:
-        raise NotLookedAtError(f"there are {len(tables):,} files to be read for that")
+        raise NotLookedAtError(f"{len(tables):,} files would have to be read for this")
     entries = [entry for entry in map(storage.find, tables) if entry]
     num_bytes = sum(entry.size_bytes for entry in entries)
     if num_bytes <= _MOST_BYTES:
         for table in tables:
             yield table, read_uris(table)
     elif num_bytes > _MOST_SCANNED or are_remote:
-        raise NotLookedAtError(f"it has {num_bytes >> 20:,} MiB to be read for that")
+        raise NotLookedAtError(f"{num_bytes >> 20:,} MiB would have to be read for this")
     else:
         for table in tables:
             yield table, _scan_names(table)
@@ -161,9 +162,9 @@ def _scan_names(table: str) -> Iterator[str]:
                 yield json.loads(match[1].decode("utf-8", "surrogateescape"))
             rest = data[max(end, len(data) - _LONGEST_NAME) :]
             if number > _MOST_NAMES:
-                raise NotLookedAtError(f"it lists more than {_MOST_NAMES:,}")
+                raise NotLookedAtError(f"it lists more than {_MOST_NAMES:,} images")
     if not number:
-        raise NotLookedAtError("it names none by `file_name`")
+        raise NotLookedAtError("it has no `file_name`")
 
 
 def _describe_left_out(
@@ -182,14 +183,14 @@ def _describe_left_out(
     if left_out:
         least = "at least " if unfinished else ""
         images = counted(len(left_out), "image")
+        verb = "is" if len(left_out) == 1 else "are"
         return (
-            f"{least}{images} in the folders of the others left out, such as {min(left_out)}: "
-            f"{cause}"
+            f"{least}{images} in the same folders {verb} left out, such as {min(left_out)}: {cause}"
         )
     if unfinished:
         return (
-            f"whether images in {unfinished} are left out is unknown: it has more than "
-            f"{_MOST_REMOTE:,} files to be listed for that"
+            f"it is unknown whether images in {unfinished} are left out: more than "
+            f"{_MOST_REMOTE:,} files would have to be listed for this"
         )
     return ""
 
