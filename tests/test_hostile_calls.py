@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from beam_tfr import api, cli, reader, storage
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.arguments import public
-from beam_tfr.schema.errors import BeamTfrError, RunError, UsageError
+from beam_tfr.schema.errors import BeamTfrError, RunError, UsageError, spell_as_flags
 from beam_tfr.torch import ImageDataset
 from tests.conftest import Run
 from tests.converted import converted_sample
@@ -148,6 +150,24 @@ def test_errors_of_the_system_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"file/d.*Not a directory"):
         beam_tfr.update(tmp_path / "file" / "d", progress=False)
+
+
+NAMES = ["x';touch pwned;'", "$(touch pwned)", '"$(touch pwned)"', "a;b|c&d>e", "a'b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["layout='{}/*'", "pair=mask='../{}/*'", "label_column={}"])
+def test_names_in_flags_that_messages_suggest_run_no_commands(
+    name: str, form: str, tmp_path: Path
+) -> None:
+    flag = spell_as_flags(f"`{form.format(name)}`")
+    script = f"printf '%s\n' {flag}"
+    run = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not os.listdir(tmp_path)
+    assert run.stdout.count("\n") == 2
+    assert name.replace("'", "") in run.stdout.replace("'", "")
 
 
 def test_a_long_value_loses_its_middle() -> None:

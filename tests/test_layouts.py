@@ -322,6 +322,26 @@ def test_masks_with_a_mark_within_names_are_renamed_by_the_command_told(tmp_path
     assert "`pair=mask='../zones/{path}.png'`" in text
 
 
+@pytest.mark.parametrize("mark", ["z$(touch pwned)", "z';touch pwned;'", "z*", "a b"])
+def test_the_command_that_renames_masks_runs_nothing_else(mark: str, tmp_path: Path) -> None:
+    images = [f"{name}_{i}.png" for i, name in enumerate(["cat", "dog", "bird"])]
+    masks = [name.replace("_", f"_{mark}_") for name in images]
+    (tmp_path / "masks").mkdir()
+    for name in masks:
+        (tmp_path / "masks" / name).touch()
+    files = {"images": images, "masks": masks}
+
+    def kind_of(path: str) -> FileKind:
+        return FileKind.AREAS if path.startswith("masks") else FileKind.PHOTO
+
+    command = re.search(r"find DIR.*\\;", describe_mask_folders(files, files.__getitem__, kind_of))
+    assert command
+    script = command[0].replace("DIR", str(tmp_path))
+    subprocess.run(["bash", "-c", script], check=True, cwd=tmp_path)
+    assert os.listdir(tmp_path) == ["masks"]
+    assert sorted(os.listdir(tmp_path / "masks")) == sorted(images)
+
+
 def test_classes_named_like_splits_beside_others_are_told() -> None:
     text = describe_ignored_split(folders("train/1", "test/2", "extra/3"))  # as of SVHN
     assert "`layout='{split}/*'`" in text

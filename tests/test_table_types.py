@@ -188,6 +188,16 @@ def test_numbers_that_32_bits_change_are_found(cells: list[Any], factor: int | N
     assert (rounding.factor if rounding else None) == factor
 
 
+def test_of_long_lists_only_the_first_numbers_are_looked_at() -> None:
+    class Unread:
+        def __str__(self) -> str:
+            raise AssertionError
+
+    rounding = find_rounding([[1479424215.880976] * 10_000, Unread()])
+    assert rounding is not None
+    assert rounding.factor == 10**6
+
+
 def test_what_keeps_numbers_beyond_32_bits_is_told_and_works(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("id,ts,n\na,1479424215.880976,1.5\nb,1479424215.980976,2\n")

@@ -18,6 +18,7 @@ the folder leave the images out. Source files are not touched.
 """
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
@@ -30,8 +31,8 @@ HELP = "take images down, and keep them out of later updates"
 _ON_GCS = (
     "note:    versions and soft-deleted objects may still hold what was removed; "
     "these commands list them:\n"
-    "         gcloud storage ls --all-versions '{0}/**'\n"
-    "         gcloud storage ls --soft-deleted '{0}/**'"
+    "         gcloud storage ls --all-versions {0}\n"
+    "         gcloud storage ls --soft-deleted {0}"
 )
 
 
@@ -101,7 +102,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if result.lost_splits:
         lines.append(f"note:    {result.lost_splits}")
     if storage.is_gcs(result.folder):
-        lines.append(_ON_GCS.format(result.folder.rstrip("/")))
+        lines.append(_ON_GCS.format(shlex.quote(f"{result.folder.rstrip('/')}/**")))
     print_lines(lines)
     return 0
 

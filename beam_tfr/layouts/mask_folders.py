@@ -31,6 +31,7 @@ from beam_tfr.layouts.unnamed_masks import (
     is_unknown,
 )
 from beam_tfr.schema.differences import common_start
+from beam_tfr.schema.wildcards import escape_pattern
 
 # Names of image folders.
 IMAGES = NamePattern(
@@ -191,10 +192,11 @@ class MaskFolders(NamedTuple):
     def _cure_mark(self, mark: str) -> str:
         """Says how to rename masks whose names are image names with a mark inserted."""
         folder = shlex.quote("/".join(filter(None, ["DIR", self.parent, self.masks])))
-        script = shlex.quote(f'mv "$1" "${{1/{mark}/}}"')
+        names = shlex.quote(f"*{escape_pattern(mark)}*")
+        script = """'mv -n "$1" "${1/"$2"/}"'"""
         return (
-            f"whose names contain {mark}: find {folder} -name {shlex.quote(f'*{mark}*')} "
-            f"-execdir bash -c {script} - {{}} \\; renames masks to match their images, and the "
+            f"whose names contain {mark}: find {folder} -name {names} -execdir bash -c {script} - "
+            f"{{}} {shlex.quote(mark)} \\; renames masks to match their images, and the "
             "next run says how to convert both together"
         )
 

@@ -129,13 +129,34 @@ def spell_as_flags(message: str) -> str:
 
 
 def _spell_flag(match: re.Match[str]) -> str:
-    """Spells an option and its value as a flag; quotes column names that need it in a shell."""
+    """Spells an option and its value as a flag; quotes values that need it in a shell."""
     name, value = match.groups()
     names_columns = name.endswith(("_column", "_columns"))
     is_quoted = value.startswith(("'", '"'))
     if names_columns and not is_quoted and _FOR_SHELL.search(value):
         value = shlex.quote(value)
+    if _has_commands(value):
+        begin, _, rest = value.partition("'")
+        middle, _, end = rest.rpartition("'")
+        value = shlex.quote(f"{begin}{middle}{end}")
     return f"--{name} {value}".rstrip()
+
+
+def _has_commands(value: str) -> bool:
+    """Whether a shell would find more than words in a value, such as `'a';ls;'b'`.
+
+    The names of files and columns, which may be anything, can end the quotes around them.
+    """
+    if '"' in value and "$" in value:  # shells evaluate both $(…) and quotes
+        return True
+    lexer = shlex.shlex(value, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = [*lexer]
+    except ValueError:  # a quote is open
+        return True
+    return any(not word.strip("();<>|&") for word in words)
 
 
 def describe_os_error(error: OSError) -> str:

@@ -5,6 +5,7 @@ Tables of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width"
 """
 
 import itertools
+import json
 import re
 import shlex
 from collections import Counter, defaultdict
@@ -76,12 +77,13 @@ def describe_class_map(path: str, label: str, names: str) -> str:
     """
     parent, _, field = label.rpartition(".")
     members = f"{write_jq(parent)}[]{write_jq(field)}" if parent else f"{write_jq(label)}[]"
+    program = f"{write_jq(names)} as $names | {members} |= $names[tostring]"
     folder, _, name = path.rpartition("/")
     named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never overwrite the table itself
     return (
         f"classes in {label} are numbers, and their names are in {names}: jq -c "
-        f"'{write_jq(names)} as $names | {members} |= $names[tostring]' {shlex.quote(path)} > "
-        f"{shlex.quote(named)} writes a table with these names"
+        f"{shlex.quote(program)} {shlex.quote(path)} > {shlex.quote(named)} writes a table with "
+        "these names"
     )
 
 
@@ -207,4 +209,4 @@ def _read_cells(path: str, fields: Sequence[str]) -> Iterator[Sequence[Any]]:
 
 def write_jq(field: str) -> str:
     """Spells a field in the syntax of jq: `."bounding-box"."annotations"`."""
-    return "".join(f'."{name}"' for name in field.split("."))
+    return "".join(f".{json.dumps(name, ensure_ascii=False)}" for name in field.split("."))

@@ -92,7 +92,7 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
                 f"column {column!r} has names of images followed by something else, such as "
                 f"{names[0]:.100}, but each row becomes a record without its image: write both "
                 'into separate columns; with pandas: table[["image", "class"]] = '
-                f'table["{column}"].str.rsplit("_", n=1, expand=True)'
+                f'table[{column!r}].str.rsplit("_", n=1, expand=True)'
             )
             return
         root = _find_folder(names, folder) if names else ""

@@ -63,5 +63,5 @@ def _describe_names(content: TableContent, images: Sequence[str]) -> str:
         f"{len(images):,} contain {group}, and random splits may separate these; to keep each "
         "group in one split, write groups into a column and name it in `group_column=`; with "
         "pandas: "
-        f'table["group"] = table["{column}"].str.extract("{PATTERN}")'
+        f'table["group"] = table[{column!r}].str.extract("{PATTERN}")'
     )

@@ -1,5 +1,6 @@
 """Warns of numbers, such as timestamps, that floats of 32 bits change."""
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.features.base import ColumnKind
-from beam_tfr.features.cells import NUMBER, flatten_list, members_of, parse_list
+from beam_tfr.features.cells import NUMBER, members_of, parse_list
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.differences import join_names
@@ -18,6 +19,7 @@ _SMALL_CHANGE = 1e-3  # unless values are close to each other
 _SMALL_SHARE = 1e-6  # of the difference between the greatest and the least value
 _MOST_DECIMALS = 15
 _HUGE_EXPONENT = re.compile(r"[eE][-+]?[0-9]{4}")  # beyond any float; its cell is rejected
+_MOST_NUMBERS = 10_000  # of a column that are looked at
 _MAX_EXACT = 1 << 53  # whole numbers up to this are exact in pandas' floats
 
 
@@ -117,15 +119,18 @@ def find_rounding(cells: Sequence[Any]) -> Rounding | None:
 
 
 def _list_numbers(cells: Sequence[Any]) -> list[str]:
-    """Returns the numbers in cells, which may be in lists, as text."""
-    texts = list[str]()
+    """Returns the first numbers in cells, which may be in lists, as text."""
+    return [*itertools.islice(_read_numbers(cells), _MOST_NUMBERS)]
+
+
+def _read_numbers(cells: Sequence[Any]) -> Iterator[str]:
     for cell in cells:
         members = parse_list(cell) if isinstance(cell, str) else None
-        for member in flatten_list(members_of(cell) if members is None else members):
-            text = str(member).strip()
-            if NUMBER.fullmatch(text) and not _HUGE_EXPONENT.search(text):
-                texts.append(text)
-    return texts
+        for member in members_of(cell) if members is None else members:
+            for value in members_of(member):
+                text = str(value).strip()
+                if NUMBER.fullmatch(text) and not _HUGE_EXPONENT.search(text):
+                    yield text
 
 
 def _find_factor(texts: Sequence[str], values: NDArray[np.float64]) -> int:

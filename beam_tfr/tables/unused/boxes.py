@@ -62,11 +62,13 @@ def _cure_polygons(content: TableContent, field: str) -> str:
     path = content.files[0]
     parent, _, name = field.rpartition(".")
     boxes = f"{path.rpartition('/')[0]}/boxes.jsonl"
+    program = (
+        f"{write_jq(parent)} |= map([{write_jq(name)} | .. | numbers] as $all | [$all[range(0; "
+        "$all | length; 2)]] as $x | [$all[range(1; $all | length; 2)]] as $y | . + {xmin: ($x | "
+        "min), ymin: ($y | min), xmax: ($x | max), ymax: ($y | max)})"
+    )
     return (
-        "write the boxes around polygons; jq -c "
-        f"'{write_jq(parent)} |= map([.{name} | .. | numbers] as $all | [$all[range(0; $all | "
-        "length; 2)]] as $x | [$all[range(1; $all | length; 2)]] as $y | . + {xmin: ($x | min), "
-        "ymin: ($y | min), xmax: ($x | max), ymax: ($y | max)})' "
+        f"write the boxes around polygons; jq -c {shlex.quote(program)} "
         f"{shlex.quote(path)} > {shlex.quote(boxes)} writes a table with these"
     )
 
