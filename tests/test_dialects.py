@@ -201,14 +201,17 @@ def test_a_header_that_may_be_a_row_is_told(tmp_path: Path) -> None:
         ("a text,1", "another,0"),
         ("img1,a text", "img2,another"),
         ("one,cat", "two,cat"),
+        ("0,1", "1,0"),
+        ("5,7,9", "1,0,3"),
     ):
         table.write_text(f"{row}\n{other}\n")
         assert repr(row) in " ".join(opened(table).warnings)
 
 
-def test_a_repeated_header_is_no_sign_of_a_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["img1,class\nimg1,class\na,b\n", "0,1,2\n5,6,7\n"])
+def test_headers_that_are_no_rows_are_not_told(text: str, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
-    table.write_text("img1,class\nimg1,class\na,b\n")
+    table.write_text(text)
     assert opened(table).warnings == ()
 
 

@@ -15,7 +15,14 @@ from typing import NamedTuple, Self
 
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.tables.first_lines import describe_first_lines
-from beam_tfr.tables.headers import IMAGE, SPLIT_WORDS, find_values, guess_names
+from beam_tfr.tables.headers import (
+    IMAGE,
+    SPLIT_WORDS,
+    find_values,
+    guess_names,
+    may_be_numbers,
+    show_names,
+)
 
 PEEKED_BYTES = 64 << 10  # 64 KiB, from which the dialect is found
 _PEEKED_ROWS = 50
@@ -359,8 +366,9 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
         if mark != delimiter and joined.count(mark) >= len(header):
             expected = DELIMITERS.get(delimiter, delimiter)
             yield f"its columns are separated by {expected}, but its header also has {name}"
-    if any(map(_DECIMAL.fullmatch, header)) or find_values(header, rows[1:]):
-        names = ",".join(guess_names(header, rows[1:]))
+    has_values = any(map(_DECIMAL.fullmatch, header)) or may_be_numbers(header)
+    if has_values or find_values(header, rows[1:]):
+        names = show_names(guess_names(header, rows[1:]))
         yield (
             f"its first line, {joined!r:.60}, names the columns; if it is a row, write a line with "
             f"names before it, such as {names}"

@@ -12,6 +12,7 @@ IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
 _DIGITS = re.compile("[0-9]+")
 _SLASH = re.compile(r"[/\\]")
 _FEW_NUMBERS = 2  # in increasing order, these may be names
+_MOST_NAMES = 20  # in messages
 _MANY_NUMBERS = 10  # in decreasing order, these may be names
 
 
@@ -42,7 +43,7 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         options = ", and give `uri_column=path` `label_column=class`"
     return (
         f"its first line, {','.join(header)!r:.100}, is a row instead of column names; "
-        f"write a line with names before it{corners}, such as {','.join(names)}{options}"
+        f"write a line with names before it{corners}, such as {show_names(names)}{options}"
     )
 
 
@@ -91,12 +92,29 @@ def _is_row_of_numbers(cells: Sequence[str]) -> bool:
     return len(numbers) >= max(2, len(cells) - 1) and not _are_in_order(numbers)
 
 
+def may_be_numbers(header: Sequence[str]) -> bool:
+    """Whether a header may be a row of numbers, though they increase as names would.
+
+    More than two are names if they are 0, 1, 2 and so on, or if there are many.
+    """
+    if not all(map(NUMBER.fullmatch, header)) or not 1 < len(header) < _MANY_NUMBERS:
+        return False
+    first = header[0]
+    counted = [str(number) for number in range(int(first == "1"), len(header) + 1)]
+    return len(header) == 2 or [*header] != counted[: len(header)]
+
+
 def _are_in_order(numbers: Sequence[str]) -> bool:
     """Whether numbers increase, like pandas's 0, 1, 2 and wavelengths, or many numbers decrease."""
     pairs = [*itertools.pairwise(map(float, numbers))]
     if all(number < following for number, following in pairs):
         return True
     return len(numbers) >= _MANY_NUMBERS and all(number > other for number, other in pairs)
+
+
+def show_names(names: Sequence[str]) -> str:
+    """Returns an example of a header for messages, cut if it has many names."""
+    return ",".join([*names[:_MOST_NAMES], *["…"] * (len(names) > _MOST_NAMES)])
 
 
 def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> list[str]:
