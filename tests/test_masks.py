@@ -278,7 +278,7 @@ def test_noise_of_colors_is_no_class() -> None:
     few = refuse("mask", 0, 1, noise=1)
     assert "noise" not in few
     details = [refuse("mask", 0, 1, noise=7), refuse("mask", 0, 2, noise=8)]
-    assert "has 9 colors, of which 2 cover 99.41 % of its pixels (#000000, #ff0000)" in details[0]
+    assert "has 9 colors, of which 2 cover 99.41% of its pixels (#000000, #ff0000)" in details[0]
     assert details[0].endswith("for this one: [#000000=0,#ff0000=1]")
     (text,) = describe_all_colors(details)
     assert "[#000000=0,#00ff00=1,#ff0000=2]" in text

@@ -681,7 +681,7 @@ def test_help_has_every_flag_with_its_default() -> None:
     for shown in (
         "(default: 224x224)",
         "(default: {label}/*)",
-        "(default: 1 %, or 10 images if that is more, but never more than 10 %)",
+        "(default: 1%, or 10 images if that is more, but never more than 10%)",
         "{jpeg,png,webp,raw,keep,bytes,array,row}",
         "(default: white)",
         "(default: 64MiB)",

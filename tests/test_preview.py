@@ -148,7 +148,7 @@ def test_rejects_are_foretold_with_one_of_each(beam_tfr: Command, tmp_path: Path
         assert f" {reason}: " in run.out, key
         assert f"such as {key} (" in run.out or [*expected.values()].count(reason) > 1
     assert run.out.endswith(
-        ", and 2 of these 25 are allowed: 1 % of the images, at least 10, but at most 10 % of "
+        ", and 2 of these 25 are allowed: 1% of the images, at least 10, but at most 10% of "
         "them. Nothing is published. Fix them, leave them out of --input, or run again with a "
         "larger --max_rejects: finished shards are kept\n"
     )

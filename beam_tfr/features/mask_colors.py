@@ -28,7 +28,7 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
         share = sum(counts[color] for color in main) / sum(counts.values())
         verb = "covers" if len(main) == 1 else "cover"
         start = (
-            f"has {len(counts):,} colors, of which {len(main)} {verb} {_floor_percent(share)} % of "
+            f"has {len(counts):,} colors, of which {len(main)} {verb} {_floor_percent(share)}% of "
             f"its pixels ({_name_colors(main)}), and the others {_MAY_BE_NOISE}"
         )
     cure = _spell_cure(_number_colors(main, {}))

@@ -37,7 +37,7 @@ Box = tuple[float, float, float, float]  # left, top, width and height of a wind
 cv2.setNumThreads(1)  # the runner already uses several threads
 
 
-# Each thread's resizer, which reuses its buffers: that saves 5 % of the time.
+# Each thread's resizer, which reuses its buffers: that saves 5% of the time.
 _local = threading.local()
 
 

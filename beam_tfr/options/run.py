@@ -56,10 +56,10 @@ class RunOptions(DisplayOptions):
     max_rejects: int | float | None = _rejects(
         None,
         help="how many images may be rejected before the run fails: a fraction, with a decimal "
-        "point (0.01 is exactly 1 %), or a number of images (25) (default: 1 %, or 10 images "
-        "if that is more, but never more than 10 %)",
+        "point (0.01 is exactly 1%), or a number of images (25) (default: 1%, or 10 images "
+        "if that is more, but never more than 10%)",
         brief="how many images may be rejected before the run fails: a fraction (0.01) or a "
-        "number (25) (default: 1 %, at least 10 images)",
+        "number (25) (default: 1%, at least 10 images)",
         kind=kinds.SHARE_OR_COUNT,
     )
     allow_empty: tuple[str, ...] = _rejects(

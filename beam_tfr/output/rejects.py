@@ -145,8 +145,8 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
     """Returns how many images may be rejected.
 
     Args:
-        max_rejects: a fraction (float) or number (int); None for the greater of 1 % and 10, but at
-            most 10 %, so that one bad image in five is noticed.
+        max_rejects: a fraction (float) or number (int); None for the greater of 1% and 10, but at
+            most 10%, so that one bad image in five is noticed.
         matched: number of all images.
     """
     if max_rejects is None:
@@ -176,8 +176,8 @@ def describe_excess(
     limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
     if max_rejects is None:
         limit = (
-            f"and {allowed:,} of these {plan.matched:,} are allowed: 1 % of the {plan.noun}, at "
-            "least 10, but at most 10 % of them"
+            f"and {allowed:,} of these {plan.matched:,} are allowed: 1% of the {plan.noun}, at "
+            "least 10, but at most 10% of them"
         )
     cure = ""
     if _may_hold_bad_boxes(plan, rejected):

@@ -103,7 +103,7 @@ def load(
         image_size: (height, width), or one number for both, to resize images to (bilinear,
             antialiased).
         crop: part of the image to resize: None for all of it, "center" for the largest centered
-            part with that aspect ratio, "random" for a random part (8 to 100 % of the area, 3:4 to
+            part with that aspect ratio, "random" for a random part (8 to 100% of the area, 3:4 to
             4:3), possibly mirrored, drawn from (`seed`, epoch, example). Masks and pairs are
             cropped along with the image, and so are boxes if `boxes` is set.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
