@@ -360,7 +360,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "captions": (
         "t.json",
         coco(annotations=[{"image_id": 1, "caption": "a"}]),
-        "has captions, .*",
+        "has image captions, .*",
     ),
     "label": (
         "t.json",
@@ -393,7 +393,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     ),
     "deep YAML": ("t.yaml", b"names: " + b"[" * 500, "nests lists or mappings too deeply.*"),
     "cut YAML": ("t.yaml", b"names: [", "while parsing .* line 2, column 1.*"),
-    "a number": ("t.yaml", b"names: 80", "names: '80' is a text: write the names themselves .*"),
+    "a number": ("t.yaml", b"names: 80", "names: '80' is a string: write the names themselves .*"),
     "itself": ("t.yaml", b"names: &a [*a]", "found unconstructable recursive node.*"),
     "no names": ("t.yaml", b"train: images", "has no names of classes.*"),
     "no folder": (

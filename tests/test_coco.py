@@ -166,12 +166,12 @@ def test_categories_of_one_name_are_told(tmp_path: Path) -> None:
     write_picture(tmp_path / "1.png")
     (tmp_path / "t.json").write_text(json.dumps(content))
     assert not any(
-        "have the same name" in line for line in beam_tfr.plan(table=tmp_path / "t.json").warnings
+        "share a name" in line for line in beam_tfr.plan(table=tmp_path / "t.json").warnings
     )
     content["categories"] = [{"id": number, "name": "cat"} for number in (1, 7)]
     (tmp_path / "t.json").write_text(json.dumps(content))
     plan = beam_tfr.plan(table=tmp_path / "t.json")
-    (line,) = [line for line in plan.warnings if "have the same name" in line]
+    (line,) = [line for line in plan.warnings if "share a name" in line]
     assert "t.json" in line
     assert "'cat' has the ids [1, 7]" in line
 
@@ -385,7 +385,7 @@ def test_annotations_of_another_name_are_not_taken_for_background(name: str) -> 
     content = coco("1.png", "2.png")
     content[name] = content.pop("annotations")
     for images in (content["images"], [*content["images"], {"file_name": 3}]):
-        with pytest.raises(DataError, match=f"holds `{name}`, and no list `annotations`"):
+        with pytest.raises(DataError, match=f"holds `{name}`, but no list `annotations`"):
             rows(content | {"images": images})
 
 
@@ -466,7 +466,7 @@ def test_objects_by_the_names_of_images_are_written_as_lines(tmp_path: Path) -> 
 
 def test_annotations_in_images_are_not_taken_for_background() -> None:
     images = [{"id": 1, "file_name": "1.png", "annotations": [SEGMENT]}]
-    with pytest.raises(DataError, match="no list `annotations` beside `images`"):
+    with pytest.raises(DataError, match="no list `annotations` next to `images`"):
         rows({"images": images, "categories": []})
     assert [row["box"] for row in rows({"images": images, "annotations": []})] == [[]]
 

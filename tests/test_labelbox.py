@@ -43,7 +43,7 @@ OLD_ROW = {
 def test_the_program_makes_a_table_of_boxes(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(BeamTfrError, match="export of Labelbox") as caught:
+    with pytest.raises(BeamTfrError, match="Labelbox export") as caught:
         open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
     program = re.search(r"\(echo .*boxes\.csv", str(caught.value))
     assert program

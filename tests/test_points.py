@@ -405,7 +405,7 @@ def test_fields_about_keypoints_that_are_not_stored_are_told(tmp_path: Path) -> 
         table.write_text(f"train: images\nnames: [cat]\nkpt_shape: [2, 2]\n{fields}")
         notes = list[Any]()
         [*read_yolo(str(table), io.BytesIO(table.read_bytes()), notes.append)]
-        told.append("nothing is stored of its kpt_names and flip_idx" in " ".join(notes))
+        told.append("its kpt_names and flip_idx are not stored" in " ".join(notes))
     assert told == [False, True]
 
 

@@ -113,7 +113,7 @@ def test_one_box_at_0_means_that_all_files_count_from_0(
 def test_boxes_that_show_no_origin_are_told(tmp_path: Path) -> None:
     options = write_set(tmp_path, {"1.xml": voc("1.png", (2, 9, 20, 20)), "2.xml": voc("2.png")})
     places = {"table": options["table"], "image_root": options["image_root"]}
-    assert any("taken to count from 1" in line for line in beam_tfr.plan(**places).warnings)
+    assert any("assumed to count from 1" in line for line in beam_tfr.plan(**places).warnings)
     (tmp_path / "xml/3.xml").write_text(voc("3.png", (1, 9, 20, 20)))
     assert not any("count from 1" in line for line in beam_tfr.plan(**places).warnings)
 
@@ -359,13 +359,13 @@ MISPLACED = {
 @pytest.mark.parametrize("kind", MISPLACED)
 def test_objects_elsewhere_are_not_taken_for_background(kind: str) -> None:
     content, tag = MISPLACED[kind]
-    with pytest.raises(DataError, match=f"holds {tag}, and no <object>.*rename.*CSV"):
+    with pytest.raises(DataError, match=f"holds {tag}, but no <object>.*rename.*CSV"):
         row(f"<annotation>{named('1.png')}{SIZE}{content}</annotation>")
 
 
 def test_objects_beside_those_of_voc_are_not_lost() -> None:
     for others in (f"<objects><object>{OBJECT}</object></objects>", f"<item>{OBJECT}</item>"):
-        with pytest.raises(DataError, match="with a <bndbox>, beside <object>"):
+        with pytest.raises(DataError, match="with a <bndbox>, next to <object>"):
             row(voc("1.png").replace("</annotation>", f"{others}</annotation>"))
 
 
@@ -373,7 +373,7 @@ def test_objects_elsewhere_end_the_run_or_are_one_reject(tmp_path: Path) -> None
     content, _ = MISPLACED["in a list"]
     text = f"<annotation>{named('1.png')}{content}</annotation>"
     options = write_set(tmp_path, {"1.xml": text, "2.xml": text.replace("1.png", "2.png")})
-    with pytest.raises(DataError, match=r"1\.xml`: .*holds <objects>, and no <object>"):
+    with pytest.raises(DataError, match=r"1\.xml`: .*holds <objects>, but no <object>"):
         beam_tfr.convert(**options)
     (tmp_path / "xml/2.xml").write_text(voc("2.png"))
     done = beam_tfr.convert(**options, max_rejects=1)

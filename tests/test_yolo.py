@@ -101,7 +101,7 @@ def test_a_whole_number_is_a_class_however_it_is_written(text: str) -> None:
         ("inf", "inf"),
         ("7.0", "7 is not in `names`"),
         ("1_0", "a number"),
-        ("dog", "a number"),
+        ("dog", "its number"),
         (f"1,{BOX.replace(' ', ',')}", "comma"),
         ("#", "comment"),
     ],
@@ -187,8 +187,8 @@ def test_polygons_give_the_box_around_them(line: str, others: list[str], box: li
         ("0.91 0.5 0.5 0.2 0.4", [BOX], ["0.4", "confidence"]),
         (f"{BOX} 0.9", [f"{BOX} 45.5"], ["0.9", "confidence"]),
         (f"{SQUARE} 0.9", [SQUARE], ["0.9", "confidence"]),
-        ("20 15 8 12", [], ["20", "shares", "pixels"]),
-        ("20 15 8 12 30 20", [], ["shares"]),
+        ("20 15 8 12", [], ["20", "fractions", "pixels"]),
+        ("20 15 8 12 30 20", [], ["fractions"]),
         ("1,5 0.5 0.2 0.4", [BOX], ["1,5", "comma"]),
         ("0.5 x 0.2 0.4", [BOX], ["'x'", "a number"]),
     ],
@@ -220,7 +220,7 @@ def test_any_lines_have_shapes_or_problems(lines: list[list[float]]) -> None:
 def test_a_number_behind_boxes_may_be_an_angle(behind: str, word: str) -> None:
     form = choose_form([[0.5, 0.5, 0.2, 0.4, float(behind)]])
     assert word in form.describe()
-    assert "an angle, which does not turn the boxes" in form.describe()
+    assert "an angle, which does not rotate the boxes" in form.describe()
     box = read_shape(f"{BOX} -45.5".split(), form, None).box
     assert isinstance(box, BadCell)
     assert "angle" in box.problem
@@ -270,7 +270,7 @@ def test_what_lines_have_behind_boxes_is_said_and_stored(tmp_path: Path) -> None
 
 def test_boxes_in_pixels_are_refused_with_the_reason(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", "0 20 15 8 12\n", "0 20 15 8 12\n")
-    with pytest.raises(UsageError, match=r"YOLO counts in shares"):
+    with pytest.raises(UsageError, match=r"YOLO uses fractions"):
         convert(table, tmp_path / "d")
 
 
@@ -323,7 +323,7 @@ def test_a_split_without_label_files_is_an_error_that_shows_where_they_were_soug
         read(table)
     message = str(error.value)
     assert f"{tmp_path}/in/labels/train" in message
-    assert f"{tmp_path}/in/{place} lies near" in message or not place
+    assert f"{tmp_path}/in/{place} is near" in message or not place
     (tmp_path / "in/labels/train/2.txt").write_text("")  # which is the cure for background
     rows, _ = read(table)
     assert [row["class"] for row in rows] == [[], []]
@@ -372,7 +372,7 @@ def test_label_files_of_other_splits_are_not_near(tmp_path: Path) -> None:
         label = tmp_path / "in" / split / labels / "1.txt"
         label.parent.mkdir(parents=True)
         label.write_text(LABEL)
-    with pytest.raises(DataError, match=r"/val/Labels/1\.txt lies near"):
+    with pytest.raises(DataError, match=r"/val/Labels/1\.txt is near"):
         read(table)
 
 
@@ -459,7 +459,7 @@ def test_lists_of_another_machine_are_read_beside_the_file_and_said(tmp_path: Pa
     (note,) = read(table)[1]
     assert "/content/set/images/train/2.png" in note
     (tmp_path / "in/train.txt").write_text("/content/set/9.png\n")
-    with pytest.raises(DataError, match=r"train names images that are not there, such as /content"):
+    with pytest.raises(DataError, match=r"train names images that do not exist, such as /content"):
         read(table)
 
 
@@ -496,7 +496,7 @@ def test_images_of_one_label_file_are_told(tmp_path: Path) -> None:
     [note] = [note for note in read(table)[1] if "several images" in note]
     (tmp_path / "in/labels/train/3.txt").write_text(LABEL)
     [note] = [note for note in read(table)[1] if "several images" in note]
-    assert note.split(": ", 1)[1].startswith("2 label files of several images, such as ")
+    assert note.split(": ", 1)[1].startswith("2 label files shared by several images, such as ")
     assert f"{tmp_path}/in/labels/train/2.txt" in note
 
 
@@ -619,7 +619,7 @@ def test_places_that_are_not_there_are_named(tmp_path: Path, yaml: str, message:
 def test_names_that_are_a_text_are_refused_with_the_cure(tmp_path: Path) -> None:
     table = write_set(tmp_path / "in", LABEL)
     table.write_text("train: images/train\nnames: coco.names\n")
-    with pytest.raises(DataError, match=r"'coco\.names' is a text: .*names: \[cat, dog\]"):
+    with pytest.raises(DataError, match=r"'coco\.names' is a string: .*names: \[cat, dog\]"):
         read(table)
     table.write_text("train: images/train\nnc: 2\nnames:\n")
     assert read(table)[0][0]["class"] == ["class_0"]

@@ -24,12 +24,12 @@ from beam_tfr.tables.image_names import ImageName
 _EMPTY = msgspec.Raw(b"[]")
 _NULL = msgspec.Raw(b"null")
 _NO_BOXES = BadCell(
-    "no annotation of the file has a bbox, or a mask that gives one; add boxes, such as those "
+    "no annotation in the file has a bbox, or a mask to compute one from; add boxes, such as those "
     "around the keypoints, or store only the classes of images: "
     "`feature_columns=image/source_id:bytes`"
 )
 _NO_CATEGORIES = (
-    "has `annotations`, and no list `categories` with the `id` and `name` of each class; add it, "
+    "has `annotations`, but no list `categories` with the `id` and `name` of each class; add it, "
     "or name classes by their ids: jq '.categories = ([.annotations[].category_id] | unique | "
     "map({id: ., name: tostring}))' a.json > b.json"
 )
@@ -240,7 +240,7 @@ def _find_other_images(entries: Sequence[CocoImage]) -> str:
     names = [f"{image.file_name!r:.100}" for image in entries]
     return (
         f"{len(entries)} entries that differ ({join_texts([*dict.fromkeys(names)])}), and its "
-        "objects do not say which is meant: give each image an id of its own"
+        "objects do not say which one they belong to: give each image its own id"
     )
 
 
@@ -270,7 +270,7 @@ def _say_repeated_names(path: str, names: CategoryNames, say: Callable[[Note], o
         texts = join_texts(
             [f"{name!r:.60} has the ids {_list_ids(ids[name])}" for name in repeated]
         )
-        say(f"{path}: several categories have the same name and become one class: {texts}")
+        say(f"{path}: several categories share a name and become one class: {texts}")
 
 
 def _list_ids(ids: Sequence[int]) -> str:
@@ -288,7 +288,7 @@ def _say_repeated_images(
     if number:
         say(
             f"{path}: some entries of images are repeated, as in joined files "
-            f"({number:,} of {len(entries):,}); each image is taken once"
+            f"({number:,} of {len(entries):,}); each image is used once"
         )
 
 
@@ -331,8 +331,8 @@ def _say_corners(
         say(
             f"{path}: boxes end outside of their images ({len(beyond):,}), such as "
             f"{beyond[0].bbox} of annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width "
-            "and height; if they are corners (xmin, ymin, xmax, ymax), which would all lie inside, "
-            "give `feature_columns=box:bbox[xyxy]`"
+            "and height; if they are corners (xmin, ymin, xmax, ymax), which would all be inside, "
+            "use `feature_columns=box:bbox[xyxy]`"
         )
 
 
@@ -344,10 +344,10 @@ def _say_keypoint_names(
         names = category.list_keypoints()
         if names:
             say(
-                f"{path}: nothing is stored of the names of keypoints, and of the skeleton, of its "
-                f"categories, such as {join_names(names)} of {category.name!r:.60}: "
-                "`description=` may keep them with the dataset, in the order of the file; exports "
-                "as COCO lack them"
+                f"{path}: the names of keypoints and the skeletons of its categories are not "
+                f"stored, such as {join_names(names)} of {category.name!r:.60}: "
+                "`description=` may keep them with the dataset, in the order of the file; COCO "
+                "exports lack them"
             )
             return
 

@@ -29,9 +29,7 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
             "annotations: a table with a row for each box, such as .csv, may have them as columns"
         )
     if _ROTATION in data and _TURNED.search(data):
-        yield (
-            "annotations have a rotation, which is not applied: their boxes are stored unrotated"
-        )
+        yield ("the rotation of annotations is not applied: their boxes are stored unrotated")
 
 
 def _read_first_annotation(data: bytes) -> list[str]:

@@ -15,7 +15,7 @@ from beam_tfr.tables.annotations.row_lists import describe_row_lists
 _BEGIN_BYTES = 4 << 10  # the beginning of a long file, with its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[\[{]')
-_COCO = "a file of COCO has `images`, `annotations` with boxes, and `categories`"
+_COCO = "a COCO file has `images`, `annotations` with boxes, and `categories`"
 
 
 class _Kind(NamedTuple):
@@ -30,20 +30,19 @@ class _Kind(NamedTuple):
     message: str
 
 
-_INSTANCES = "give files of instances, such as `table='annotations/instances_*.json'`"
+_INSTANCES = "use files of instances, such as `table='annotations/instances_*.json'`"
 CAPTIONS = (
-    f"has captions, which are texts of images without boxes; {_INSTANCES}, or write a table with "
+    f"has image captions, but no boxes; {_INSTANCES}, or write a table with "
     "the captions of each image: jq -c '(.images | map({(.id | tostring): .file_name}) | add) as "
     "$names | .annotations | group_by(.image_id)[] | {file: $names[.[0].image_id | tostring], "
     "captions: map(.caption)}' a.json > captions.jsonl, and give `uri_column=file` and "
     "`feature_columns=captions:bytes[]`"
 )
 _WRITE_LINES = (
-    "write an object for each row in a line: table.to_json('a.jsonl', orient='records', lines=True)"
+    "write one object per row and line: table.to_json('a.jsonl', orient='records', lines=True)"
 )
 _LABEL_STUDIO = (
-    "is an export of Label Studio; export regions there in COCO's format, and classes of images as "
-    "CSV"
+    "is a Label Studio export; export regions there in COCO's format, and image classes as CSV"
 )
 _KINDS = (
     _Kind(
@@ -56,25 +55,23 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"[].image_id", "[].category_id"}),
-        f"has objects, as results of a detector, and no images; {_COCO}",
+        f"has objects, such as detection results, but no images; {_COCO}",
     ),
     _Kind(
         frozenset({"shapes", "imagePath"}),
-        "is a file of LabelMe; turn all of them into one COCO file, as labelme's examples do "
-        "(labelme2coco.py)",
+        "is a LabelMe file; convert all of them to one COCO file with labelme2coco.py from "
+        "labelme's examples",
     ),
     _Kind(
         frozenset({"imgHeight", "imgWidth", "objects"}),
-        "has polygons of one image of Cityscapes, which PNGs beside it have as masks: give the "
-        "folder of images as `input=`, and those masks as `pair=`, such as "
+        "has the polygons of one Cityscapes image, which PNGs next to it hold as masks: give the "
+        "folder of images as `input=`, and these masks as `pair=`, such as "
         "`pair=mask='../gtFine/{path%_leftImg8bit}_gtFine_labelIds.png'`",
     ),
-    _Kind(
-        frozenset({"_via_img_metadata"}), "is a project of VIA; export it there in COCO's format"
-    ),
+    _Kind(frozenset({"_via_img_metadata"}), "is a VIA project; export it there in COCO's format"),
     _Kind(
         frozenset({".filename", ".regions"}),
-        "has annotations of VIA; export them there in COCO's format",
+        "has VIA annotations; export them there in COCO's format",
     ),
     _Kind(
         frozenset({"[].data", "[].annotations"}),
@@ -82,39 +79,39 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"objects", "size"}),
-        "is a file of Supervisely; export the project there in COCO's format",
+        "is a Supervisely file; export the project there in COCO's format",
     ),
     _Kind(
         frozenset({"labels", "classes"}),
-        "has labels of FiftyOne; export the dataset there as COCODetectionDataset, or images with "
-        "a class each as ImageClassificationDirectoryTree",
+        "has FiftyOne labels; export the dataset there as COCODetectionDataset, or images with "
+        "one class each as ImageClassificationDirectoryTree",
     ),
     _Kind(
         frozenset({"samples"}),
-        "is a dataset of FiftyOne; export it there as COCODetectionDataset, or images with a class "
+        "is a FiftyOne dataset; export it there as COCODetectionDataset, or images with one class "
         "each as ImageClassificationDirectoryTree",
     ),
     _Kind(
         frozenset({"version", "files"}),
-        "has labels of Edge Impulse; write an object for each image in a line, as .jsonl: jq -c "
+        "has Edge Impulse labels; write one object per image and line to a .jsonl file: jq -c "
         "'.files[] | {path, label: .label.label, split: .category | rtrimstr(\"ing\")}' a.json > "
         "a.jsonl, and give `uri_column=path`, `label_column=label` and `split_column=split`",
     ),
     _Kind(
         frozenset({"asset", "regions"}),
-        "is a file of VoTT for one image; export the project there as CSV or Pascal VOC",
+        "is a VoTT file for one image; export the project there as CSV or Pascal VOC",
     ),
     _Kind(
         frozenset({"assets", "tags"}),
-        "is an export of VoTT; export the project there as CSV or Pascal VOC",
+        "is a VoTT export; export the project there as CSV or Pascal VOC",
     ),
     _Kind(
         frozenset({"items", "categories"}),
-        "is a file of Datumaro; export it there in COCO's format",
+        "is a Datumaro file; export it there in COCO's format",
     ),
     _Kind(
         frozenset({"names of images", ".instances", ".metadata"}),
-        "is an export of SuperAnnotate; write an object for each image in a line, as .jsonl, with "
+        "is a SuperAnnotate export; write one object per image and line to a .jsonl file, with "
         "its boxes and those around polygons: jq -c 'to_entries[] | [.value.instances[] | "
         'select(.type == "bbox" or .type == "polygon")] as $objects | {path: .key, class: '
         '$objects | map(.className), box: $objects | map(.points | if type == "array" then '
@@ -124,67 +121,67 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"names of images", "fields as values"}),
-        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
         "'to_entries[] | {path: .key} + .value' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"names of images", "objects as values"}),
-        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
         "'to_entries[] | {path: .key, objects: .value}' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"names of images", "lists as values"}),
-        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
         "'to_entries[] | {path: .key, box: .value}' a.json > a.jsonl, and give `uri_column=path` "
         "and, for boxes of left, top, right and bottom, `feature_columns=box:bbox[xyxy]`",
     ),
     _Kind(
         frozenset({"names of images"}),
-        "has names of images as keys; write an object for each image in a line, as .jsonl: jq -c "
+        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
         "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"fields of one image", "annotations", "categories"}),
-        "is a file of one image, as of SODA-A: in the folder of such files, jq -s '{categories: "
+        "is a file about one image, as in SODA-A: in the folder of such files, jq -s '{categories: "
         "map(.categories[]) | unique_by(.id), images: [to_entries[] | .value.images + {id: .key}], "
         "annotations: [to_entries[] | .key as $image | .value.annotations[] | . + {image_id: "
         "$image, segmentation: (.segmentation // [.poly // empty])} | del(.poly)]}' *.json "
-        "> ../all.json writes one file of COCO",
+        "> ../all.json writes one COCO file",
     ),
     _Kind(
         frozenset({"images", "members by id"}),
         "has objects in place of COCO's lists: jq 'with_entries(if (.value | type) == \"object\" "
         'and .key != "info" then .value |= ([.[]] | flatten(1)) else . end)\' a.json > b.json '
-        "writes a file of COCO",
+        "writes a COCO file",
     ),
     _Kind(
         frozenset({"images[].image_id", "categories[].category_id"}),
-        "has ids with other names than in COCO, as in Herbarium; rename them: jq '.images[] |= "
+        "has ids with different names than in COCO, as in Herbarium; rename them: jq '.images[] |= "
         "(.id = .image_id) | .categories[] |= (.id = .category_id | .name //= .scientificName)' "
         "a.json > b.json",
     ),
     _Kind(
         frozenset({"type", "features"}),
-        "is GeoJSON, as of xView; write an object for each box in a line, as .jsonl: jq -c "
+        "is GeoJSON, as in xView; write one object per box and line to a .jsonl file: jq -c "
         "'.features[].properties | {image: .image_id, class: .type_id, box: .bounds_imcoords}' "
         "a.json > a.jsonl, and give `uri_column=image`, `label_column=class` and "
         "`feature_columns=box:bbox[xyxy]`",
     ),
     _Kind(
         frozenset({"name", "frames"}),
-        "is a file of BDD100K for one image; write an object for each image in a line, as .jsonl: "
+        "is a BDD100K file for one image; write one object per image and line to a .jsonl file: "
         "jq -c '{image: (.name + \".jpg\"), objects: .frames[0].objects}' *.json > a.jsonl",
     ),
     _Kind(
         frozenset({"image", "annotations"}),
-        "is a file of one image, as of SA-1B; write an object for each image in a line, as .jsonl: "
-        "jq -c '{image: .image.file_name, box: [.annotations[].bbox]}' *.json > a.jsonl, and give "
-        "`uri_column=image` and `feature_columns=box:bbox[xywh]`",
+        "is a file about one image, as in SA-1B; write one object per image and line to a .jsonl "
+        "file: jq -c '{image: .image.file_name, box: [.annotations[].bbox]}' *.json > a.jsonl, and "
+        "give `uri_column=image` and `feature_columns=box:bbox[xywh]`",
     ),
     _Kind(
         frozenset({".bbox", ".height"}),
-        "has names of images as keys, as of Kvasir-SEG; write an object for each image in a line, "
-        "as .jsonl: jq -c 'to_entries[] | {image: .key, objects: .value.bbox}' a.json > a.jsonl",
+        "has image names as keys, as in Kvasir-SEG; write one object per image and line to a "
+        ".jsonl file: jq -c 'to_entries[] | {image: .key, objects: .value.bbox}' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"[].annotation_id", "[].lead_time"}),
@@ -192,19 +189,19 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"categories without images"}),
-        f"has names of classes and no images; {_COCO}",
+        f"has class names, but no images; {_COCO}",
     ),
     _Kind(
         frozenset({"schema", "data"}),
-        f"is a table of pandas with its schema; {_WRITE_LINES}",
+        f"is a pandas table with its schema; {_WRITE_LINES}",
     ),
     _Kind(
         frozenset({"columns", "index", "data"}),
-        f"is a table of pandas in parts; {_WRITE_LINES}",
+        f"is a pandas table in parts; {_WRITE_LINES}",
     ),
     _Kind(
         frozenset({".0"}),
-        f"is a table of pandas with an object for each column; {_WRITE_LINES}",
+        f"is a pandas table with an object for each column; {_WRITE_LINES}",
     ),
     _Kind(
         frozenset({"0"}),
@@ -212,16 +209,17 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"[] of lists"}),
-        f"is an array of lists, without names of columns; {_WRITE_LINES}",
+        f"is an array of lists, without column names; {_WRITE_LINES}",
     ),
     _Kind(
         frozenset({"[] of texts"}),
-        "is an array of texts; if these are names of images, write an object for each in a line, "
-        "as .jsonl: jq -c '.[] | {path: .}' a.json > a.jsonl, and give `uri_column=path`",
+        "is an array of strings; if these are image names, write one object per image and line "
+        "to a .jsonl file: jq -c '.[] | {path: .}' a.json > a.jsonl, and give `uri_column=path`",
     ),
     _Kind(
         frozenset({"[] without annotations"}),
-        "is an array of rows; write one object in a line, as .jsonl: jq -c '.[]' a.json > a.jsonl",
+        "is an array of rows; write one object per line to a .jsonl file: jq -c '.[]' a.json > "
+        "a.jsonl",
     ),
 )
 
@@ -234,7 +232,7 @@ def describe_kind(data: bytes) -> str:
     """
     first_line, _, rest = data.strip().partition(b"\n")
     if rest.lstrip().startswith(b"{") and _keys_of(msgspec.Raw(first_line)):
-        return "has an object in each line, which is JSON Lines: name it .jsonl"
+        return "has an object in each line, and so is JSON Lines: rename it to end in .jsonl"
     content = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
     if isinstance(content, list) and content:
         export = labelbox.describe_labelbox(_keys_of(content[0]), in_lines=False)

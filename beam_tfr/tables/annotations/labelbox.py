@@ -35,7 +35,7 @@ def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
         return ""
     program = objects if in_lines else f".[] | {objects}"
     return (
-        "is an export of Labelbox; write a row for each box into a table: "
+        "is a Labelbox export; write a row per box into a table: "
         f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv; "
         "images without a box are not in it"
     )

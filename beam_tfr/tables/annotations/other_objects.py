@@ -52,7 +52,7 @@ def describe_other_case(keys: Iterable[str]) -> str:
         return ""
     return (
         f"holds {join_names(sorted(others))}, which COCO writes without capitals: "
-        "jq 'with_entries(.key |= ascii_downcase)' a.json > b.json writes a file of COCO"
+        "jq 'with_entries(.key |= ascii_downcase)' a.json > b.json writes a COCO file"
     )
 
 
@@ -83,10 +83,9 @@ def _describe_list(name: str, rename: str) -> str:
         rename: the command that renames the list; may be empty.
     """
     cure = rename or (
-        ": give the list of objects that name and place, with the `image_id`, `category_id` and "
-        "`bbox` of each"
+        ": write the objects as that list, with the `image_id`, `category_id` and `bbox` of each"
     )
     return (
-        f"holds {name}, and no list `annotations` beside `images`{cure}; if no image has objects, "
+        f"holds {name}, but no list `annotations` next to `images`{cure}; if no image has objects, "
         'add "annotations": []'
     )

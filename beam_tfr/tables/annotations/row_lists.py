@@ -19,7 +19,7 @@ from beam_tfr.schema.extensions import has_image_name
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _IMAGE_COLUMN = re.compile(r"(?i)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
 _LABEL_COLUMN = re.compile("(?i)(?:label|class|category)s?(?:_?names?)?")
-_AS_LINES = "write an object for each row in a line, as .jsonl"
+_AS_LINES = "write one object per row and line to a .jsonl file"
 _OF_COCO = frozenset({"images", "annotations"})
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -112,7 +112,7 @@ def _describe_parts(parts: Iterable[str]) -> str:
         parts: the keys of the COCO files.
     """
     commands = [_write_command(_access(key), f"{key}.json", flags="") for key in parts]
-    return f"holds several files of COCO; write each to its own file: {', '.join(commands)}"
+    return f"holds several COCO files; write each to its own file: {', '.join(commands)}"
 
 
 def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> str:

@@ -169,11 +169,11 @@ def _check_root(root: ElementTree.Element) -> None:
         ValueError: the file is not one.
     """
     if root.tag == "annotations":
-        raise ValueError("is a file of CVAT for all images; export it there as Pascal VOC or COCO")
+        raise ValueError("is a CVAT file for all images; export it there as Pascal VOC or COCO")
     if root.tag == "dataset" and root.find("images/image[@file]") is not None:
         raise ValueError(
-            "is a file of dlib's imglab for all images; write a CSV with a row for each box, and "
-            "the header filename,x,y,w,h,class: of <image file=…> and the left, top, width and "
+            "is an imglab file of dlib for all images; write a CSV with a row for each box, and "
+            "the header filename,x,y,w,h,class, from <image file=…> and the left, top, width and "
             "height of its <box>"
         )
     if root.tag != "annotation":
@@ -190,7 +190,7 @@ def _check_objects(root: ElementTree.Element) -> None:
     others = [element for element in root if element.tag != "object"]
     problem = ""
     if len(others) == len(root):
-        problem = ", and no <object>"
+        problem = ", but no <object>"
         elements = [element for element in others if _may_hold_objects(element)]
         elements = elements or _list_fields(others)
     else:
@@ -199,7 +199,7 @@ def _check_objects(root: ElementTree.Element) -> None:
         return
     names = join_names([f"<{tag:.60}>" for tag in dict.fromkeys(el.tag for el in elements)])
     raise ValueError(
-        f"holds {names}{problem or ' with a <bndbox>, beside <object>'}: each object must be an "
+        f"holds {names}{problem or ' with a <bndbox>, next to <object>'}: each object must be an "
         f"<object> directly in <{root.tag:.60}>, with a <name> and a <bndbox>; move or rename the "
         "elements of objects, or write a CSV with a row for each box, and the header "
         "filename,xmin,ymin,xmax,ymax,class; if the image has no other objects, remove "
@@ -441,7 +441,7 @@ def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
     return (
         f"{len(others):,} of the first {len(cells['file']):,} XML files {verb} the image of "
         f"another one, such as {others[0].own}.xml {others[0]!s:.100}: the image with the name of "
-        "the XML file is taken where there is one"
+        "the XML file is used if there is one"
     )
 
 
@@ -460,8 +460,8 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
     if not firsts or 0 in firsts:
         return ""
     return (
-        "no box of the first files begins at pixel 0 or 1, so they are taken to count from 1, as "
-        f"in Pascal VOC's devkit; if they count from 0, give "
+        "no box of the first files begins at pixel 0 or 1, so they are assumed to count from 1, as "
+        f"in Pascal VOC's devkit; if they count from 0, use "
         f"`feature_columns={VOC_FROM_0}:bbox[xyxy]`"
     )
 
@@ -495,9 +495,9 @@ def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
             end = "" if isinstance(box, BadCell) else _find_last_pixel(box, width, height)
             if end:
                 return (
-                    f"{file}: {end}, and it does not begin at 0, as if pixels count from 1, while "
-                    f"other boxes count from 0; look at some, and if those begin at 0 by mistake, "
-                    f"give `feature_columns={VOC_FROM_1}:bbox[xyxy]`"
+                    f"{file}: {end}, and it does not begin at 0, as if pixels counted from 1, "
+                    "while other boxes count from 0; look at some, and if those begin at 0 by "
+                    f"mistake, use `feature_columns={VOC_FROM_1}:bbox[xyxy]`"
                 )
     return ""
 

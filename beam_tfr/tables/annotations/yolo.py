@@ -91,7 +91,7 @@ class _Yolo(msgspec.Struct):
             by_number = ClassNames(zip(numbers, stripped, strict=True))
         repeated = len(by_number) - len(by_number.texts)
         if repeated:
-            say(f"names repeat others ({repeated}): classes of one name are one class")
+            say(f"names repeat others ({repeated}): classes with the same name are one class")
         for note in _describe_numbers(by_number):
             say(note)
         return by_number
@@ -124,7 +124,7 @@ def _describe_keypoints(data: _Yolo) -> str:
     if not present:
         return ""
     return (
-        f"nothing is stored of its {' and '.join(present)}: `description=` may keep them with the "
+        f"its {' and '.join(present)} are not stored: `description=` may keep them with the "
         "dataset; add them to the data.yaml of an export"
     )
 
@@ -232,18 +232,18 @@ def _describe_files(
         yield f"its label files have {form.describe()}{form.cure}"
     if seem_corners(lines):
         yield (
-            "boxes of its label files end outside of their images, as YOLO's are center and size; "
-            "if they are corners (xmin, ymin, xmax, ymax), which would all lie inside, give "
+            "boxes in its label files end outside of their images if read as center and size; "
+            "if they are corners (xmin, ymin, xmax, ymax), which would all be inside, use "
             "`feature_columns=box:bbox[rel_xyxy]`"
         )
     missing = [file for file in files if not file.is_there]
     if missing:
         respelled = find_respelled(missing)
-        cure = f"; {respelled} is there: rename it, and all others" if respelled else ""
+        cure = f"; {respelled} exists: rename it, and all others" if respelled else ""
         have = "has" if len(missing) == 1 else "have"
         yield (
             f"{len(missing)} of the first {len(files)} images {have} no label file, such as "
-            f"{missing[0].path}: taken for images without objects{cure}"
+            f"{missing[0].path}: they count as images without objects{cure}"
         )
 
 
@@ -286,7 +286,7 @@ def _check_names(fields: dict[Any, Any]) -> None:
         return
     if names not in _NO_PLACE:
         raise ValueError(
-            f"names: {names!r:.60} is a text: write the names themselves in this file, in the "
+            f"names: {names!r:.60} is a string: write the names themselves into this file, in the "
             "order of their numbers, such as `names: [cat, dog]`"
         )
     del fields["names"]

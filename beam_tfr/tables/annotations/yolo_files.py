@@ -133,16 +133,16 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
     key = file.image.key
     image = file.image.path
     if not storage.find(image):
-        return f"{key} names images that are not there, such as {image}, and none has a label file"
+        return f"{key} names images that do not exist, such as {image}, and none has a label file"
     class_folders = _describe_class_folders([file.image.path for file in files], names)
     if class_folders:
         return f"no image of {key} has a label file; {class_folders}"
     near = _find_elsewhere(image, base)
-    cure = f"; {near} lies near: move or rename it, and all others" if near else ""
+    cure = f"; {near} is near: move or rename it, and all others" if near else ""
     return (
         f"no image of {key} has a label file: there is no {file.path} for {image}{cure}; "
-        "if the images show no objects, give one of them an empty label file; to convert other "
-        f"splits only, remove {key} from the file"
+        "if the images show no objects, create an empty label file for one of them; to convert "
+        f"only other splits, remove {key} from the file"
     )
 
 
@@ -164,8 +164,8 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
         layout = "{split}/{label}/*"
     listed = join_texts(folder_names, most=5, separator=", ")
     return (
-        f"its images are in folders, which look like those of classes ({listed}): for images with "
-        f"classes and no boxes give `input={root}` and `layout='{layout}'` instead of `table=`"
+        f"its images are in folders that look like class folders ({listed}): for images with "
+        f"classes and no boxes use `input={root}` and `layout='{layout}'` instead of `table=`"
     )
 
 
@@ -188,7 +188,7 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
     if not imageless:
         return ""
     files = counted(len(imageless), "label file")
-    return f"{files} left out, such as {min(imageless)}: no image that it names has that stem"
+    return f"{files} left out, such as {min(imageless)}: no image in data.yaml has this stem"
 
 
 def describe_shared(images: Sequence[YoloImage]) -> str:
@@ -200,7 +200,9 @@ def describe_shared(images: Sequence[YoloImage]) -> str:
     for path, members in itertools.islice(shared.items(), _MOST_SHARED):
         if storage.find(path):
             files = counted(len(shared), "label file")
-            return f"{files} of several images, such as {path}: {members[0]} and {members[1]}"
+            return (
+                f"{files} shared by several images, such as {path}: {members[0]} and {members[1]}"
+            )
     return ""
 
 

@@ -109,8 +109,8 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
     splits = [split for split in map(split_of_folder, place.split("/")) if split]
     key = next(key for key in _SPLIT_KEYS if splits[-1].startswith(key))
     return (
-        f"images in {', '.join(unnamed)} are left out: it does not name that folder; to convert "
-        f"them, add it, such as `{key}: {place}`"
+        f"images in {', '.join(unnamed)} are left out, since it does not name that folder; to "
+        f"convert them, add the folder, such as `{key}: {place}`"
     )
 
 
@@ -143,8 +143,8 @@ def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str)
     else:
         cure = f"name them under one of these, as a list such as `val: [PLACE, {place}]`"
     return (
-        f"images in {', '.join(left_out)} are left out: the keys of splits are train, val and "
-        f"test; to convert them, {cure}"
+        f"images in {', '.join(left_out)} are left out: only train, val and test are keys of "
+        f"splits; to convert them, {cure}"
     )
 
 
@@ -220,14 +220,14 @@ def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
     if any(map(_exists, _candidates(places.folder, first))):
         say(
             f"path ({places.path}) was ignored: there is no {_join(named, first)}, but "
-            f"{first} is beside the file"
+            f"{first} is next to the file"
         )
         return places.folder
     if _find_end(places.folder, first):
         return places.folder
     raise ValueError(
         f"there is no such file or folder: {_join(named, first)}; nor {_join(places.folder, first)}"
-        ": correct path, or remove path if the images are beside the file"
+        ": correct path, or remove path if the images are next to the file"
     )
 
 
@@ -315,14 +315,15 @@ def _read_list(path: str, base: str, say: Callable[[str], object]) -> list[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         problem = describe_bad_byte(error.object, error.start)
-        raise ValueError(f"{path} is no list of images: {problem}") from None
+        raise ValueError(f"{path} is not a list of images: {problem}") from None
     if sum(map(text.count, _LINE_ENDS)) > 2 * _MOST_LINES:  # \r\n counts twice
         raise ValueError(f"{path} has more than {_MOST_LINES:,} lines")
     lines = [line.strip() for line in text.splitlines()]
     names = [line for line in lines if line]
     if max(map(len, names), default=0) > MAX_PATH_LENGTH:
         raise ValueError(
-            f"{path} is no list of images: it has lines of more than {MAX_PATH_LENGTH:,} characters"
+            f"{path} is not a list of images: it has lines of more than {MAX_PATH_LENGTH:,} "
+            "characters"
         )
     return _resolve_lines(path, names, base, say)
 

@@ -25,7 +25,7 @@ _FAR = 0.1  # fraction of a side of the image by which corners may be outside
 _FAR_CENTER = 2.0  # a center this far off means a box in pixels
 _LONGEST_NUMBER = 20  # digits in the number of a class
 _CONFIDENCE = "confidence"
-_AS_SHARES = "YOLO counts in shares of the image, from 0 to 1"
+_AS_SHARES = "YOLO uses fractions of the image, from 0 to 1"
 KeypointShape = tuple[str, Literal["2", "3"]]
 
 
@@ -70,7 +70,7 @@ class LineForm(NamedTuple):
             return ""
         return (
             f"a number after boxes, which is ignored: a {self.fifth}, or an angle, which does not "
-            "turn the boxes"
+            "rotate the boxes"
         )
 
     @property
@@ -109,10 +109,10 @@ def read_class(field: str, names: ClassNames) -> str | BadCell:
         if field.startswith("#"):
             problem = "a comment (#), which label files do not have"
         elif field in names.texts:
-            problem = f"{field!a:.60} is the name of a class, and not a number of one"
+            problem = f"{field!a:.60} is the name of a class, not its number"
         return BadCell(problem)
     if not number.is_integer():
-        return BadCell(f"{field:.60} is no class, which is a whole number")
+        return BadCell(f"{field:.60} is not the number of a class, which must be whole")
     name = names.get(int(number))
     return BadCell(f"{int(number)} is not in `names`") if name is None else name
 
@@ -145,7 +145,7 @@ def _to_float(field: str) -> float:
     """
     if "," in field:
         raise ValueError(
-            f"{field!a:.60} has a comma: numbers have a point, and spaces between them"
+            f"{field!a:.60} has a comma: write numbers with a point, and spaces between them"
         )
     with contextlib.suppress(ValueError):
         if "_" not in field:
@@ -276,7 +276,7 @@ def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
         return _read_polygon(numbers)
     if not _ends_in_track(numbers):
         problem = (
-            f"{numbers[-2]:g} and {numbers[-1]:g} are no confidence and id of a track, which other "
+            f"{numbers[-2]:g} and {numbers[-1]:g} are not a confidence and a track id, which other "
             "lines have after their shapes"
         )
         return ObjectShape(BadCell(problem))
@@ -293,7 +293,7 @@ def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
         return _read_polygon(corners, confidence)
     return ObjectShape(
         BadCell(
-            f"{len(numbers)} numbers are no corners of x and y; is {confidence:g} a confidence?"
+            f"{len(numbers)} numbers are not corners with x and y; is {confidence:g} a confidence?"
         )
     )
 
@@ -331,7 +331,7 @@ def _read_polygon(corners: list[float], confidence: float = math.nan) -> ObjectS
 def _describe_far_corner(corners: Sequence[float]) -> BadCell:
     outside = [number for number in corners if not -_FAR <= number <= 1 + _FAR]
     return BadCell(
-        f"{outside[-1]:g} is no place of a corner: {_AS_SHARES}; is it the id of a track "
+        f"{outside[-1]:g} is not the position of a corner: {_AS_SHARES}; is it the id of a track "
         "after a box and its confidence?"
     )
 
@@ -341,7 +341,7 @@ def _check_box(numbers: list[float]) -> list[float] | BadCell:
     center = numbers[:2] if len(numbers) == _BOX else []
     for number in center:
         if _FAR_CENTER <= number < math.inf:
-            return BadCell(f"{number:g} is no share: {_AS_SHARES}, and not in pixels")
+            return BadCell(f"{number:g} is not a fraction: {_AS_SHARES}, not pixels")
     return numbers
 
 
