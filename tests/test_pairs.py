@@ -252,14 +252,17 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "detail"),
     [
-        (b"", "its depth is not an image; it must be a PNG"),
-        (b"\xff\xd8\xff", "its depth is a JPEG.*; pairs of color photos need two datasets"),
-        (b"GIF89a", "its depth is a GIF; it must be a PNG"),
+        (b"", "its depth .* it is not an image; it must be a PNG"),
+        (
+            b"\xff\xd8\xff",
+            "its depth needs a dataset of its own.* if it is a color photo; it is a JPEG",
+        ),
+        (b"GIF89a", "its depth .* it is a GIF; it must be a PNG"),
         (png(np.zeros((40, 30), np.uint8)), r"has \(30, 40\) pixels, but the image has \(40, 30\)"),
         (png(np.zeros((30, 40), np.uint8), palette=True), "mode P; it must have one gray channel"),
         (
             png(np.full((30, 40, 3), (1, 2, 3), np.uint8)),
-            r"has 1 color \(#010203\); it must have one gray channel.*two datasets",
+            r"has 1 color \(#010203\); it must have one gray channel",
         ),
         (png(np.zeros((30, 40, 4), np.uint8)), "has transparent pixels"),
         (

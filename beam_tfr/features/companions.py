@@ -84,7 +84,7 @@ class Companion(ColumnKind):
             table names it.
         handling: how to treat its values, its size, and images without it.
         dtypes: Pillow modes that its file may have -> dtypes of the pixels.
-        note_for_photos: what else to say about a file that is not a gray PNG.
+        note_for_photos: how a message about a file that is not a gray PNG begins.
     """
 
     path: str = ""
@@ -183,7 +183,7 @@ class Companion(ColumnKind):
         except Exception as error:  # Pillow raises many kinds of errors
             problem = str(error).partition(" <")[0]
             if isinstance(error, NotGrayError):
-                problem += self.note_for_photos
+                problem = self.note_for_photos + problem
             raise RejectError("bad-value", f"its {self.key} {problem}") from error
         values = file.values
         if file.needs_scaling:
@@ -291,7 +291,9 @@ class PairedImage(Companion):
     usage = "pair"
     word = "pair"
     noun = "pairs"
-    note_for_photos = "; pairs of color photos need two datasets, made with equal options"
+    note_for_photos = (
+        "needs a dataset of its own, made with equal options, if it is a color photo; it "
+    )
 
     @property
     def is_reserved(self) -> bool:
