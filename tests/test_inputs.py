@@ -1010,7 +1010,7 @@ def test_masks_of_images_that_have_one_are_told() -> None:
     masks.look_at([*images, *(image.replace(".png", "_mask.png") for image in images), *second])
     text = masks.describe(in_archives=False)
     assert "`pair=mask='{path}_mask.png'`" in text
-    assert "; 3 files more than one per image: " in text
+    assert "; 3 files beyond the first of an image: " in text
     assert left_out in text
     rest = MaskNames()
     rest.look_at([*images, *second])

@@ -21,6 +21,8 @@ def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
         rows: the cells of the first lines, none for a line without text.
         num_skipped: the number of lines above these.
     """
+    if not rows:
+        return ""
     starts = [row[0] if row else "" for row in rows]
     if starts[:3] == ["scorer", "bodyparts", "coords"]:
         return _describe_deeplabcut(rows[0], has_individuals=False)
