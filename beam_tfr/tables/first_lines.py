@@ -76,6 +76,8 @@ def _find_header_below_title(rows: _Rows) -> int:
     A title is a text in a line without other cells. The header has several names, and a line below
     it has as many cells, with a number or the name of an image.
     """
+    if not rows:
+        return 0
     title, *others = [_list_filled(row) for row in rows[: _MOST_ABOVE + 2]]
     if len(title) != 1 or not rows[0][0] or _have_values(title):
         return 0
