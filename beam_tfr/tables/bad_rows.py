@@ -70,7 +70,7 @@ class BadRows:
         return BadRow(_at_line(number), problem)
 
     def count_one_more(self, number: int) -> bool:
-        """Counts a bad row; returns whether bad rows are still exceptions in the table."""
+        """Counts a bad row; returns False if so many are bad that the whole table seems damaged."""
         self._number += 1
         return number > 1 and self._number <= max(_MOST_BAD_ROWS, number // 10)
 

@@ -210,7 +210,7 @@ def _join_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> list[
 def _imply_roles(
     options: ConvertOptions, found: _Found, first_rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the columns of files, classes and splits, by option, where no option names them."""
+    """Returns option -> column for the columns of files, classes and splits, if not yet named."""
     implied: dict[str, Any] = {}
     if not options.uri_column:
         implied["uri_column"] = found.file

@@ -172,7 +172,7 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 def _plain_name(column: str) -> str:
     """Returns a column's name in lower case, without the prefix `bbox_` and without punctuation.
 
-    Names of corners have top and bottom in place of upper and lower, and not the word corner.
+    In names of corners, upper and lower become top and bottom, and the word corner is left out.
     """
     name = re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
     if not _CORNER_SIDE.fullmatch(name):

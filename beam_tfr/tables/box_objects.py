@@ -1,7 +1,7 @@
 """Finds lists of objects in the rows of tables, with fields for the sides of boxes.
 
-Tables of SageMaker Ground Truth, `"annotations": [{"left": 5, "top": 6, "width": 20, "height": 15,
-"class_id": 0}]`, of Vertex AI, Azure ML and BDD100K have such lists.
+Examples are tables from SageMaker Ground Truth (`"annotations": [{"left": 5, "top": 6, "width": 20,
+"height": 15, "class_id": 0}]`), Vertex AI, Azure ML and BDD100K.
 """
 
 import itertools

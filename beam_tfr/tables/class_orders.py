@@ -1,4 +1,4 @@
-"""Warns of tables that number their classes differently from the first table."""
+"""Warns about tables that number their classes differently from the first table."""
 
 import contextlib
 import re

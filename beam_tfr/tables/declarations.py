@@ -298,8 +298,8 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
     """
     if "%" in str(problem):
         return (
-            "; write fractions of 1 instead of percentages, for boxes as bbox[rel_xyxy] or the "
-            "like; with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
+            "; write fractions of 1 instead of percentages (boxes of fractions have types such as "
+            "bbox[rel_xyxy]); with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
         )
     if _is_bad(cell) or isinstance(problem, UntypedCellError):
         return ""
@@ -313,7 +313,7 @@ def _suggest_images(content: TableContent) -> str:
     """Suggests options for rows that describe images; empty if images are already named."""
     if content.options.uri_column:
         return ""
-    roles = suggest_roles(content) or "`uri_column=` with the column of their paths"
+    roles = suggest_roles(content) or "`uri_column=` with the column of image paths"
     return f"if rows are about images, give {roles}; "
 
 

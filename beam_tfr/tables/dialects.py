@@ -236,9 +236,10 @@ class _Division(NamedTuple):
 
 
 def _check_first_lines(lines: Sequence[str], chosen: str, skipped: int) -> None:
-    """Checks that the first line names the columns, as far as lines below it show.
+    """Checks that the first line names the columns, judging by the lines below it.
 
-    A title without a delimiter may be above a header and paths of images with any delimiter.
+    Other delimiters are tried too, since a title without any delimiter may be above a header and
+    image paths.
 
     Args:
         lines: the first lines.
@@ -279,7 +280,8 @@ def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     names = " or ".join(DELIMITERS[other.delimiter] for other in dividing)
     raise ValueError(
         f"its header {header!r:.100} has {names} instead of {DELIMITERS[delimiter]}, but not all "
-        f"rows divide evenly; save the table with {DELIMITERS[delimiter]} between columns"
+        f"rows have as many as the header; save the table with {DELIMITERS[delimiter]} between "
+        "columns"
     )
 
 

@@ -1,4 +1,4 @@
-"""Recognizes tables whose first line does not name the columns, but is a title or one of several.
+"""Recognizes tables whose header is below a title or has several lines.
 
 My labels,,             scorer,Ann,Ann,Ann,Ann
 ,,                      bodyparts,nose,nose,tail,tail
@@ -18,7 +18,7 @@ def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
     """Says what to do about a table whose first line does not name the columns; mostly empty.
 
     Args:
-        rows: the cells of the first lines, none for a line without text.
+        rows: the cells of the first lines; empty for a blank line.
         num_skipped: the number of lines above these.
     """
     if not rows:
@@ -33,13 +33,13 @@ def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
         return ""
     header = ",".join(rows[place])
     return (
-        f"its first line, {','.join(rows[0])!r:.60}, is a title, not the names of columns; remove "
+        f"its first line, {','.join(rows[0])!r:.60}, is a title instead of column names; remove "
         f"the lines above {header!r:.60}: tail -n +{num_skipped + place + 1} OLD > NEW"
     )
 
 
 def _describe_deeplabcut(scorers: Sequence[str], *, has_individuals: bool) -> str:
-    """Returns the message about labels of DeepLabCut.
+    """Returns the message about labels from DeepLabCut.
 
     Args:
         scorers: the cells of the first line.
@@ -57,7 +57,7 @@ def _describe_deeplabcut(scorers: Sequence[str], *, has_individuals: bool) -> st
             "dict.fromkeys(table.columns.get_level_values(1))]"
         )
     return (
-        f"has {num_levels} lines of names, as labels of DeepLabCut: with NumPy and pandas, table = "
+        f"has {num_levels} lines of names, as in DeepLabCut: with NumPy and pandas, table = "
         f"pandas.read_csv(FILE, header={header}, index_col={index}); parts = {parts}; animals = "
         "[[xy for xy in row if not numpy.isnan(xy).all()] for row in zip(*parts)]; "
         f"pandas.DataFrame({{'path': {paths}, 'box': [[[*numpy.nanmin(xy, 0) - 1, "
@@ -71,10 +71,10 @@ def _describe_deeplabcut(scorers: Sequence[str], *, has_individuals: bool) -> st
 
 
 def _find_header_below_title(rows: _Rows) -> int:
-    """Returns the number of the header's line, from 0; 0 if the first line is no title.
+    """Returns the number of the header's line, from 0; 0 if the first line is not a title.
 
-    A title is a text in a line without other cells. The header has several names, and a line below
-    it has as many cells, with a number or the name of an image.
+    A title is the only text on its line. The header has several different names, and a line below
+    it has a number or the name of an image.
     """
     if not rows:
         return 0

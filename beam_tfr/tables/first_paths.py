@@ -30,7 +30,7 @@ class PathSurvey(NamedTuple):
     Attributes:
         ignores_case: whether some paths differ from the names of their files only in case.
         example: a message with one of these paths; empty if there are none.
-        missing: the message for paths none of which has a file; else empty.
+        missing: the message if none of the paths has a file; else empty.
         strays: the paths without a file on disk, if other paths have one.
     """
 
@@ -81,7 +81,7 @@ def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
 
 
 def _describe_missing(paths: Sequence[WrittenPath]) -> str:
-    """Returns the message for paths none of which has a file; empty if there are no paths."""
+    """Returns the message for paths if none of them has a file; empty if there are no paths."""
     if not paths:
         return ""
     text, base = paths[0]

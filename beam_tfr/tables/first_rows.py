@@ -70,7 +70,7 @@ class Sample:
 
     Attributes:
         first: the rows as they are.
-        joined: the rows joined per image; None if each row stands for itself.
+        joined: the rows joined per image; None if rows are not joined.
         notes: how ambiguous tables were read.
         unused_na_values: values of `na_values` that no cell has.
     """

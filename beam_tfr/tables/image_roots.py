@@ -54,12 +54,12 @@ class ImageRoots(NamedTuple):
         folder: the folder of all tables.
         base: the folder that relative paths start from; empty for the folder of their table.
         root: the folder that keys start from.
-        image_folders: folders that paths in certain tables start from, found by these tables.
+        image_folders: folders that the paths in some tables start from, depending on the table.
         prefix: the prefix to remove, if paths are from another machine.
         ignores_case: whether paths may mean files whose names differ in case.
         parts: folders in which names are looked up; None if each image has a path.
         missing: the message about the first images if none exists; else empty.
-        warnings: lines about assumptions that no option makes.
+        warnings: lines about what was assumed because no option decides it.
     """
 
     folder: str

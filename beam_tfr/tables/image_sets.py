@@ -150,7 +150,7 @@ def _find_lists(annotations: str) -> dict[str, str]:
 
 
 def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
-    """Yields a method to choose lists in a folder, and its text files, the likeliest folder first.
+    """Yields a function that chooses lists, and the text files of a folder, likeliest folder first.
 
     Text files are listed as path -> name without its extension.
     """

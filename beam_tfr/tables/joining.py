@@ -78,7 +78,7 @@ class RowJoin(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, columns: Sequence[str]) -> list[str]:
-        """Returns the columns of the table that are needed for some columns of joined rows."""
+        """Returns the columns of the table that some columns of joined rows need."""
 
     @abc.abstractmethod
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class RowJoin(abc.ABC):
         """Yields notes on how these rows are joined."""
 
     def take_lists(self, columns: Collection[str]) -> Self:
-        """Returns the join with lists in more columns, whose values contradict each other."""
+        """Returns the join with more columns that become lists, since their values differ."""
         return self
 
     def read(
@@ -409,7 +409,7 @@ def holds_one_box(cell: Any) -> bool:
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:
-    """Returns the box of the row with this number."""
+    """Returns the box of a row, given the number of the row."""
     if isinstance(number, RowAtLine):
         return LineBox(numbers, number.line)
     return RowBox(numbers, number)

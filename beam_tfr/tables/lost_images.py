@@ -116,7 +116,7 @@ def find_only_root(paths: Iterable[str], folder: str) -> str:
 
 
 def _normalize(paths: Iterable[str]) -> list[str]:
-    """Returns the first of some paths, in the form that is looked up."""
+    """Returns the first of some paths, normalized for the search."""
     first = itertools.islice(paths, _MOST_PATHS)
     return [os.path.normpath(change_slashes(path)).lstrip("/") for path in first]
 

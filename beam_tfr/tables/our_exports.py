@@ -1,4 +1,4 @@
-"""Reads the splits and classes of tables that we exported from `export.json`.
+"""Reads the splits and classes of our exported tables from `export.json`.
 
 Splits may have any names. Classes keep their ids, regardless of the order of their names.
 """

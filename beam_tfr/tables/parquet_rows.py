@@ -35,7 +35,7 @@ _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # names of type
 
 
 class Parquet(TableFormat):
-    """The Parquet format, of which only the needed columns are fetched."""
+    """The Parquet format, which fetches only the columns that are used."""
 
     may_have_box_rows = True
 

@@ -177,9 +177,9 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about names that seem to name splits, such as labelsTrain.csv; or empty.
+    """Returns the message about names that seem to name splits, such as labelsTrain.csv.
 
-    Each table has such a name, and the names differ. All rows go to the default split.
+    Empty unless each table has such a name, and the names differ. All rows go to the default split.
     """
     if format_of(tables[0]).of_one_image:
         return ""

@@ -1,4 +1,4 @@
-"""Warns of numbers, such as timestamps, that floats of 32 bits change."""
+"""Warns about numbers, such as timestamps, that 32-bit floats change."""
 
 import itertools
 import re
@@ -16,21 +16,21 @@ from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.differences import join_names
 
 _SMALL_CHANGE = 1e-3  # unless values are close to each other
-_SMALL_SHARE = 1e-6  # of the difference between the greatest and the least value
+_SMALL_SHARE = 1e-6  # fraction of the difference between the greatest and the least value
 _MOST_DECIMALS = 15
 _HUGE_EXPONENT = re.compile(r"[eE][-+]?[0-9]{4}")  # beyond any float; its cell is rejected
-_MOST_NUMBERS = 10_000  # of a column that are looked at
+_MOST_NUMBERS = 10_000  # numbers of a column that are examined
 _MAX_EXACT = 1 << 53  # whole numbers up to this are exact in pandas' floats
 
 
 class Rounding(NamedTuple):
-    """A number that a float of 32 bits changes.
+    """A number that a 32-bit float changes.
 
     Attributes:
-        text: the number, as its cell has it.
-        stored: the float of 32 bits.
-        factor: the power of 10 that makes whole numbers of the column's numbers; 0 if 53 bits do
-            not hold them.
+        text: the number, as spelled in its cell.
+        stored: the 32-bit float.
+        factor: the power of 10 that turns the column's numbers into whole numbers; 0 if 53 bits
+            cannot hold these.
     """
 
     text: str
@@ -46,12 +46,12 @@ def warn_of_rounded_numbers(
     *,
     typed: bool,
 ) -> Iterator[str]:
-    """Yields a warning about columns of inferred types whose numbers 32 bits change.
+    """Yields a warning about columns of inferred types whose numbers a 32-bit float changes.
 
     Args:
         options: the options of the conversion.
         features: the features that the columns become.
-        declarations: column -> declaration; empty where its cells show it.
+        declarations: column -> declaration; empty if the cells determine the type.
         sample: column -> its cells in the first rows.
         typed: whether the format has types for text and lists.
     """
@@ -75,18 +75,18 @@ def warn_of_rounded_numbers(
     if rounding.factor and kinds[name] == "float":
         cures.append(_suggest_integers(name, rounding.factor))
     yield (
-        f"numbers of {join_names([*roundings])} need more than the 32 bits of a float: "
-        f"{rounding.text} of {name!r} becomes {rounding.stored:.15g}; text and whole numbers are "
+        f"numbers in {join_names([*roundings])} need more than the 32 bits of a float: "
+        f"{rounding.text} in {name!r} becomes {rounding.stored:.15g}; text and whole numbers are "
         f"stored exactly{': ' if cures else ''}{', or '.join(cures)}"
     )
 
 
 def _suggest_integers(name: str, factor: int) -> str:
-    """Says how pandas makes whole numbers of a column.
+    """Returns a line of pandas that turns a column into whole numbers.
 
     Args:
         name: the name of the column.
-        factor: the power of 10 that makes them.
+        factor: the power of 10 by which its numbers are multiplied.
     """
     column = f"table[{name!r}]"
     scaled = column if factor == 1 else f"({column} * {factor})"
@@ -94,10 +94,10 @@ def _suggest_integers(name: str, factor: int) -> str:
 
 
 def find_rounding(cells: Sequence[Any]) -> Rounding | None:
-    """Finds a number that a float of 32 bits changes; None if all changes are small.
+    """Finds a number that a 32-bit float changes; None if all changes are small.
 
-    A change is small if all digits of the text stay, or if it is below a thousandth and also below
-    a millionth of the difference between the greatest and the least number.
+    A change is small if all digits of the text are kept, or if it is below a thousandth and also
+    below a millionth of the difference between the greatest and the least number.
 
     Args:
         cells: the cells of a column of numbers, or of lists of numbers.
@@ -119,7 +119,7 @@ def find_rounding(cells: Sequence[Any]) -> Rounding | None:
 
 
 def _list_numbers(cells: Sequence[Any]) -> list[str]:
-    """Returns the first numbers in cells, which may be in lists, as text."""
+    """Returns the first numbers in cells, which may be lists, as strings."""
     return [*itertools.islice(_read_numbers(cells), _MOST_NUMBERS)]
 
 
@@ -134,11 +134,11 @@ def _read_numbers(cells: Sequence[Any]) -> Iterator[str]:
 
 
 def _find_factor(texts: Sequence[str], values: NDArray[np.float64]) -> int:
-    """Returns the power of 10 that makes whole numbers of numbers; 0 if 53 bits do not hold them.
+    """Returns the power of 10 that turns numbers into whole ones; 0 if 53 bits cannot hold these.
 
     Args:
-        texts: the numbers as text, also others than finite ones.
-        values: those that are finite.
+        texts: the numbers as strings, including those that are not finite.
+        values: the finite numbers.
     """
     exponents = [Decimal(text).normalize().as_tuple().exponent for text in texts]
     decimals = [-exponent for exponent in exponents if isinstance(exponent, int)]

@@ -58,8 +58,8 @@ def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
         if len(shared) in (len(images_of[earlier]), len(images_of[later])):
             raise ValueError(
                 f"{names} share {counted(len(shared), 'image')}, such as {min(shared)}, and one of "
-                "them has no others: each image may be in only one split, so give lists that have "
-                "no image in common"
+                "them has no other images: each image may be in only one split, so give lists "
+                "that have no image in common"
             )
         shown = join_names(sorted(shared))
         images = counted(len(shared), "image")

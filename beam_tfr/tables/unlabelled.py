@@ -185,7 +185,8 @@ def _describe_left_out(
         images = counted(len(left_out), "image")
         verb = "is" if len(left_out) == 1 else "are"
         return (
-            f"{least}{images} in the same folders {verb} left out, such as {min(left_out)}: {cause}"
+            f"{least}{images} in the folders of the other images {verb} left out, such as "
+            f"{min(left_out)}: {cause}"
         )
     if unfinished:
         return (
