@@ -82,7 +82,7 @@ class FirstLook:
 
     @functools.cached_property
     def files(self) -> FirstFiles:
-        """Returns the files; raises the errors of `Input.list_first`."""
+        """The files; raises the errors of `Input.list_first`."""
         listed = self.source.list_first(self._skipped)
         entries = [*itertools.islice(listed, MOST_LOOKED_AT)]
         paths = [entry.path for entry in entries if isinstance(entry, storage.Entry)]

@@ -247,17 +247,17 @@ class Order:
 
     @property
     def step_size(self) -> int:
-        """Returns the number of positions in a step, on all hosts."""
+        """The number of positions in a step, on all hosts."""
         return self.batch_size or self.num_hosts
 
     @property
     def host_step_size(self) -> int:
-        """Returns the number of positions in a step on this host."""
+        """The number of positions in a step on this host."""
         return self.step_size // self.num_hosts
 
     @property
     def steps(self) -> int:
-        """Returns the number of steps (batches, or examples) per epoch, equal on all hosts."""
+        """The number of steps (batches, or examples) per epoch, equal on all hosts."""
         if self.remainder == "drop":
             return self.total // self.step_size
         return -(-self.total // self.step_size)
@@ -269,7 +269,7 @@ class Order:
 
     @property
     def end(self) -> int:
-        """Returns the position after the last one in an epoch.
+        """The position after the last one in an epoch.
 
         With "pad", positions from `total` on are fillers.
         """
@@ -279,7 +279,7 @@ class Order:
 
     @property
     def host_streams(self) -> range:
-        """Returns the streams that this host reads.
+        """The streams that this host reads.
 
         If the number of streams is a multiple of the number of hosts, they hold only this host's
         examples. Otherwise, the host also reads examples of other hosts, without decoding them.

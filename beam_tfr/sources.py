@@ -84,13 +84,13 @@ class Input:
 
     @property
     def encoding(self) -> str:
-        """Returns the option `encoding`, or the encoding of the rows in the first table."""
+        """The option `encoding`, or the encoding of the rows in the first table."""
         encoding: str = self.plan.options["encoding"]
         return encoding
 
     @property
     def layout(self) -> Layout:
-        """Returns the layout of paths; an empty one for tables and datasets."""
+        """The layout of paths; an empty one for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
     @property
@@ -107,18 +107,18 @@ class Input:
 
     @property
     def pairs(self) -> list[str]:
-        """Returns the names that readers use for the masks and other images of each image."""
+        """The names that readers use for the masks and other images of each image."""
         features = FeaturesDict.from_options(self.plan.options)
         return [companion.key for companion in features.companions]
 
     @property
     def missing(self) -> str:
-        """Returns a message if none of the first images in tables exists; else empty."""
+        """A message if none of the first images in tables exists; else empty."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""
 
     @property
     def exclusion(self) -> re.Pattern[str]:
-        """Returns the regular expression of the files to skip."""
+        """The regular expression of the files to skip."""
         return compile_exclusion(self.exclude, self.root)
 
     def count_skipped(self) -> SkippedFiles:
@@ -338,7 +338,7 @@ def _describe_padding(options: ConvertOptions, plan: PlanSettings) -> Iterator[s
     if any(not mask.handling.outside for mask in masks):
         yield (
             "masks have 0 where images are padded: fine if 0 is their background, else add "
-            "another value after their path or type, such as [255]"
+            "a different value after their path or type, such as [255]"
         )
 
 

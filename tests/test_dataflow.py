@@ -294,8 +294,8 @@ WRONG = [
     ),
     (
         ["--impersonate_service_account=a@x"],
-        "--impersonate_service_account a@x: only submits the job: Beam takes it away from the "
-        "workers; also give "
+        "--impersonate_service_account a@x: only submits the job, because Beam does not pass "
+        "it on to the workers: also set "
         "--service_account_email",
     ),
     (

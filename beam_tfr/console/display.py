@@ -219,7 +219,7 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        """Returns the seconds since the command began."""
+        """The seconds since the command began."""
         return time.monotonic() - self._began
 
     def __call__(self, progress: Progress) -> None:

@@ -53,8 +53,8 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
     submitter = google.impersonate_service_account
     if submitter and not google.service_account_email:
         raise UsageError(
-            "only submits the job: Beam takes it away from the workers; also give "
-            "`service_account_email=`, the account that they act as",
+            "only submits the job, because Beam does not pass it on to the workers: also set "
+            "`service_account_email=`, the account that the workers use",
             option="impersonate_service_account",
             value=submitter,
         )

@@ -123,8 +123,8 @@ def restore_options(
     options.
 
     Raises:
-        UsageError: a value is not allowed, two options exclude each other, or the input is of
-            another kind.
+        UsageError: a value is not allowed, two options exclude each other, or the input is of the
+            wrong kind.
         DataError: the manifest holds an option that `convert` does not store.
     """
     present = {name: value for name, value in changes.items() if value not in (None, "", ())}
@@ -177,7 +177,7 @@ def _check_kind_of_input(dataset: Manifest, options: Mapping[str, Any]) -> None:
     """Checks that options specify the kind of input that a dataset was made from.
 
     Raises:
-        UsageError: the options specify no input, or input of another kind.
+        UsageError: the options specify no input, or the wrong kind of input.
     """
     inputs = options.keys() & {*INPUTS}
     if "layout" in dataset.options:

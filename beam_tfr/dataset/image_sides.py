@@ -21,7 +21,7 @@ def count_pixels(data: bytes, form: str) -> int:
         form: one of `manifest.KEPT_FORMATS`.
 
     Raises:
-        ValueError: the image has another format, although OpenCV might decode it.
+        ValueError: the image has a different format, although OpenCV might decode it.
     """
     if form == "jpeg":
         return _count_jpeg(data)

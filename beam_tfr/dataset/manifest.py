@@ -151,7 +151,7 @@ class Manifest:
 
     @property
     def gzip_level(self) -> int | None:
-        """Returns the compression level of the shards: 0 for stored blocks, None without gzip."""
+        """The compression level of the shards: 0 for stored blocks, None without gzip."""
         return gzip_level(
             self.compression, self.options.get("gzip_level", "auto"), self.image_options.encoding
         )
@@ -162,18 +162,18 @@ class Manifest:
 
     @property
     def duplicates(self) -> Mapping[str, Any]:
-        """Returns the result of `copies.summary`; empty if no copies were searched or found."""
+        """The result of `copies.summary`; empty if no copies were searched or found."""
         summary: Mapping[str, Any] = self.fields.get("duplicates", {})
         return summary
 
     @property
     def shards(self) -> list[ShardEntry]:
-        """Lists all shards, in the order of the splits."""
+        """All shards, in the order of the splits."""
         return [shard for split in self.splits.values() for shard in split.shards]
 
     @functools.cached_property
     def class_totals(self) -> collections.Counter[str]:
-        """Returns class -> its number of records, or of boxes, in all splits."""
+        """Class -> its number of records, or of boxes, in all splits."""
         totals = collections.Counter[str]()
         for name in self.split_names:
             totals.update(self.splits[name].class_counts)
@@ -181,12 +181,12 @@ class Manifest:
 
     @property
     def split_names(self) -> list[str]:
-        """Returns the sorted names of the splits, without the one for images that fit none."""
+        """The sorted names of the splits, without the one for images that fit none."""
         return sorted(self.splits.keys() - {NO_SPLIT})
 
     @functools.cached_property
     def feature_kinds(self) -> "FeaturesDict":
-        """Returns the features and their kinds, which follow from the options."""
+        """The features and their kinds, which follow from the options."""
         from beam_tfr.features.features_dict import FeaturesDict
 
         names = names_of(self.options["encoding"])
@@ -202,12 +202,12 @@ class Manifest:
 
     @property
     def names(self) -> RecordNames:
-        """Returns the names of the features that hold the key and the label."""
+        """The names of the features that hold the key and the label."""
         return self.feature_kinds.names
 
     @functools.cached_property
     def feature_specs(self) -> dict[str, FeatureSpec]:
-        """Returns name -> (dtype, shape) of the features in one record."""
+        """Name -> (dtype, shape) of the features in one record."""
         specs = {}
         for name, feature in self.features.items():
             shape = tuple(feature["shape"])
@@ -216,7 +216,7 @@ class Manifest:
 
     @functools.cached_property
     def contents_columns(self) -> dict[str, ContentsColumn]:
-        """Returns feature -> column of the contents that holds it."""
+        """Feature -> column of the contents that holds it."""
         return contents_columns(self.feature_specs, self.names)
 
     def contents_schema(self) -> Any:

@@ -43,12 +43,12 @@ class _ClassShares(NamedTuple):
 
     @property
     def worst_split(self) -> str:
-        """Returns the split that is farthest from its share."""
+        """The split that is farthest from its share."""
         return max(self.numbers, key=self.gap)
 
     @property
     def smallest_split(self) -> str:
-        """Returns the split with the smallest share."""
+        """The split with the smallest share."""
         return min(self.ideals, key=lambda split: self.ideals[split])
 
     def gap(self, split: str) -> Fraction:

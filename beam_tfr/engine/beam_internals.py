@@ -418,7 +418,7 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
         client = _find_part("runners.dataflow.internal.apiclient:DataflowApplicationClient")
         get_job = inspect.unwrap(client.get_job)
     except (ImportError, AttributeError) as error:
-        _LOGGER.warning("this Beam cannot ask for the state of a job: %s", error)
+        _LOGGER.warning("this version of Beam cannot ask for the state of a job: %s", error)
         return ""
     return str(get_job(client(options), job_id).current_state.name)
 
@@ -452,5 +452,5 @@ def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
             setattr(owner, name, replace(original))
             stack.callback(setattr, owner, name, original)
         except (ImportError, AttributeError) as error:
-            _LOGGER.warning("this Beam lacks a part that beam_tfr improves: %s", error)
+            _LOGGER.warning("this version of Beam lacks a part that beam_tfr modifies: %s", error)
         yield

@@ -80,7 +80,7 @@ class PixelMap(Protocol):
         """Rotates pixels [h, w] of `source_size` to `shown_size`."""
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
-        """Maps pixels [h, w] of `shown_size` to the record, each of whose pixels takes the nearest.
+        """Maps pixels [h, w] of `shown_size` to the record; its pixels take the nearest values.
 
         Args:
             pixels: uint8 or uint16.
@@ -193,7 +193,7 @@ class FeatureKind(abc.ABC):
         }
 
     def count(self, stored: Stored, source: Stored | None) -> Counts:
-        """Counts what is counted in a record, if `is_counted`.
+        """Returns the counts of a record, if `is_counted`.
 
         Args:
             stored: the record.
@@ -290,7 +290,7 @@ class FeatureKind(abc.ABC):
             stored: a record, which any program may have written.
 
         Raises:
-            LookupError, TypeError, ValueError: another program wrote other values.
+            LookupError, TypeError, ValueError: another program wrote values that cannot be drawn.
         """
         yield from ()
 

@@ -272,7 +272,7 @@ class Boxes(ColumnKind):
             policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
-            RejectError: a box is outside the source, no box is left, or the row states another
+            RejectError: a box is outside the source, no box is left, or the row states a different
                 size for the source.
         """
         _check_stated_size(values, pixels)

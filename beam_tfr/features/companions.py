@@ -57,7 +57,7 @@ _DTYPES: dict[str, Any] = {"1": np.uint8, "L": np.uint8, "I": np.uint16, "I;16":
 
 
 class PlacedCompanion(NamedTuple):
-    """A companion as its record has it.
+    """A companion as stored in its record.
 
     Attributes:
         encoded: the PNG.
@@ -163,7 +163,7 @@ class Companion(ColumnKind):
     # Records
 
     def place_image(self, data: bytes, pixels: PixelMap) -> PlacedCompanion:
-        """Resizes and crops the companion as its image is in the record.
+        """Resizes and crops the companion like its image.
 
         Args:
             data: a PNG with 1 to 16 bits and the size of the upright source; or of the source as

@@ -184,7 +184,7 @@ class FeaturesDict:
         return any(kind.is_counted for kind in self.kinds)
 
     def count(self, total: Counts, stored: Stored, source: Stored | None) -> None:
-        """Counts what is counted in the values of a record: see `FeatureKind.count`."""
+        """Returns the counts of a record: see `FeatureKind.count`."""
         for kind in self.kinds:
             if kind.is_counted:
                 total.add(kind.count(stored, source))

@@ -89,7 +89,7 @@ class InstanceMasks(ColumnKind):
     # Records
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
-        """Resizes and crops the masks of boxes as their image is in the record.
+        """Resizes and crops the masks of boxes like their image.
 
         Raises:
             RejectError: `bad-value`: a mask does not belong to this image. `masks-too-large`:
@@ -231,7 +231,8 @@ def _place_runs(
     """Returns the part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: they are not run lengths for this image; `masks-too-large`.
+        RejectError: `bad-value`: these are not run lengths of a mask with the size of the image;
+            `masks-too-large`.
     """
     width, height = pixels.source_size
     try:

@@ -72,7 +72,7 @@ class PixelBudget:
     """The number of pixels that may be processed for the masks of an image.
 
     Args:
-        most: this number.
+        most: the number.
     """
 
     def __init__(self, most: int) -> None:

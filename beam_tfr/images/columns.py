@@ -13,7 +13,7 @@ from beam_tfr.schema.items import Image, ImageRef
 
 
 class PlacedColumns(NamedTuple):
-    """The columns of a row, as its record has them.
+    """The columns of a row, as stored in its record.
 
     Attributes:
         image: the image, with the adjustments of its boxes.

@@ -178,7 +178,7 @@ def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) 
     if not is_flink or not is_cluster or flink.parallelism > 0:
         return ""
     return (
-        "Flink converts one shard at a time, unless its cluster has another default: set the "
+        "Flink converts one shard at a time, unless its cluster has a different default: set the "
         "number of its task slots, such as `parallelism=16`"
     )
 

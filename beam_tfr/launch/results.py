@@ -158,7 +158,7 @@ class Result(Printable):
             were read in code page 437; `packed_labels`, files in archives that may hold labels;
             `repeated_rows`, keys that several rows of tables have.
 
-            Images whose folders suggest another layout: `nested`, in deeper folders than other
+            Images whose folders suggest a different layout: `nested`, in deeper folders than other
             classes; `last_folders`, whose folders are unlikely to be classes; `ignored_split` and
             `split_folders` (of tables), in folders named like splits; `mask_names` and
             `mask_folders`, masks that are converted as images; `pair_folders`, in folders of pairs.
@@ -199,22 +199,22 @@ class Result(Printable):
 
     @property
     def folder(self) -> str:
-        """Returns the folder of the dataset, local or gs://."""
+        """The folder of the dataset, local or gs://."""
         return self.manifest.folder
 
     @property
     def digest(self) -> str:
-        """Returns the digest, 64 hex digits: equal for equal datasets, wherever they were made."""
+        """The digest, 64 hex digits: equal for equal datasets, wherever they were made."""
         return self.manifest.dataset_digest
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Returns the names of the classes, indexed by label; empty without labels."""
+        """The names of the classes, indexed by label; empty without labels."""
         return self.manifest.class_names
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """Returns the counts of images, by name.
+        """The counts of images, by name.
 
         Names are `matched`, `written`, `rejected` (reason -> number), `adjusted` (kind -> number).
         """
@@ -222,7 +222,7 @@ class Result(Printable):
 
     @property
     def splits(self) -> Mapping[str, Split]:
-        """Returns the splits, by name, in their usual order.
+        """The splits, by name, in their usual order.
 
         A split has `matched`, `rejected`, `num_examples`, `num_bytes`, `class_counts` and `shards`.
         """
@@ -230,7 +230,7 @@ class Result(Printable):
 
     @functools.cached_property
     def rejects(self) -> tuple[Reject, ...]:
-        """Returns the first `MAX_REJECTS` rejects: key, stage, reason, detail.
+        """The first `MAX_REJECTS` rejects: key, stage, reason, detail.
 
         The file rejects.jsonl in the folder lists all of them.
         """
@@ -239,7 +239,7 @@ class Result(Printable):
 
     @functools.cached_property
     def notes(self) -> tuple[str, ...]:
-        """Returns sentences about splits and masks.
+        """Sentences about splits and masks.
 
         They describe images with the same bytes in several splits, classes that a split lacks, and
         conflicting palettes of masks.
@@ -257,7 +257,7 @@ class Result(Printable):
 
     @property
     def images_per_second(self) -> float:
-        """Returns the speed of this run, without images that an earlier run had finished."""
+        """The speed of this run, without images that an earlier run had finished."""
         if not self.fresh:
             return 0.0
         converted: int = self.counts["matched"] - self.run["resumed"]

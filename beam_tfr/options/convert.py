@@ -309,12 +309,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def shares(self) -> dict[str, Fraction]:
-        """Returns split -> its share of the images, from `splits` or `folds`; empty without."""
+        """Split -> its share of the images, from `splits` or `folds`; empty without."""
         return shares_of(vars(self))
 
     @property
     def shares_option(self) -> str:
-        """Returns the option that sets the shares of splits; empty if none does."""
+        """The option that sets the shares of splits; empty if none does."""
         if self.folds:
             return "folds"
         return "splits" if self.splits else ""
@@ -527,13 +527,13 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def stored_compression(self) -> dict[str, Any]:
-        """Returns compression and gzip level, which plans and manifests store separately."""
+        """The compression and the gzip level, which plans and manifests store separately."""
         kind, _, level = self.compression.partition(":")
         return {"compression": kind, "gzip_level": int(level) if level else "auto"}
 
     @property
     def suffix(self) -> str:
-        """Returns the file name extension of the shards."""
+        """The file name extension of the shards."""
         return SUFFIXES[self.stored_compression["compression"]]
 
 

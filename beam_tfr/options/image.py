@@ -35,13 +35,13 @@ class ImageOptions(Checked):
     )
     resize: str = _look(
         "",  # not set: crop, or pad if columns or masks mark parts that crop would cut off
-        help="how to resize images with another aspect ratio. crop: fill the size and keep the "
+        help="how to resize images with a different aspect ratio. crop: fill the size and keep the "
         "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; "
         "fit: shrink to fit inside the size; shortest: scale the shorter side to the size, "
         "which must be square; none: keep all pixels (default: crop; pad with boxes, points "
         "or masks, which crop would cut off)",
-        brief="how to resize images with another aspect ratio: crop, pad, stretch, fit (shrink to "
-        "fit inside the size), shortest (scale the shorter side) or none (keep all pixels) "
+        brief="how to resize images with a different aspect ratio: crop, pad, stretch, fit (shrink "
+        "to fit inside the size), shortest (scale the shorter side) or none (keep all pixels) "
         "(default: crop; pad with boxes, points or masks)",
         choices=("crop", "pad", "stretch", "fit", "shortest", "none"),
     )
@@ -165,17 +165,17 @@ class ImageOptions(Checked):
 
     @property
     def stored_size(self) -> tuple[int, int] | None:
-        """Returns height and width of all images in pixels; None if they differ."""
+        """The height and width of all images in pixels; None if they differ."""
         return None if self.resize in ("fit", "shortest", "none") else self.image_size
 
     @property
     def most_stored_pixels(self) -> int:
-        """Returns the most pixels that a stored image can have."""
+        """The most pixels that a stored image can have."""
         if self.stored_size:
             return math.prod(self.stored_size)
         return max(self.max_pixels, math.prod(self.image_size))
 
     @property
     def channels(self) -> int:
-        """Returns the number of channels of images in readers."""
+        """The number of channels of images in readers."""
         return 1 if self.color == "gray" else 3

@@ -78,7 +78,7 @@ class Option:
 
     @property
     def argument(self) -> dict[str, Any]:
-        """Returns the arguments of `argparse.ArgumentParser.add_argument` for its flag."""
+        """The arguments of `argparse.ArgumentParser.add_argument` for its flag."""
         if self.kind is kinds.BOOLEAN:
             return {"nargs": "?", "const": "true", "metavar": "true|false"}
         metavar = self.metavar or self.kind.metavar or "{" + ",".join(self.choices) + "}"
@@ -173,7 +173,7 @@ class Checked:
         return type(value) is not type(default) or value != default
 
     def restricted_to(self, kind: type[_Options], **others: Any) -> _Options:
-        """Returns the options that another class also has, some of them with other values.
+        """Returns the options that another class also has, with new values for some of them.
 
         This keeps paths out of the data sent with a job.
         """

@@ -183,7 +183,7 @@ class TableOptions(Checked):
 
     @property
     def roles(self) -> list[str]:
-        """Returns the columns that have a role other than feature, each once."""
+        """The columns that have a role other than feature, each once."""
         columns = (
             self.uri_column,
             self.key_column,
@@ -195,12 +195,12 @@ class TableOptions(Checked):
 
     @property
     def column_of_splits(self) -> str:
-        """Returns the column that `split_column` names; empty if it names none."""
+        """The column that `split_column` names; empty if it names none."""
         return "" if self.split_column == NO_COLUMN else self.split_column
 
     @property
     def box_policy(self) -> "BoxPolicy":
-        """Returns how to treat invalid or hardly visible boxes, and images without boxes."""
+        """How to treat invalid or hardly visible boxes, and images without boxes."""
         from beam_tfr.features.boxes import BoxPolicy
 
         return BoxPolicy(

@@ -83,7 +83,7 @@ class BegunPlan(NamedTuple):
         fields = parse_json(data)
         plan = Plan.from_fields(fields["plan"])
         if plan.digest != fields["digest"]:
-            raise ValueError("the plan has another digest")
+            raise ValueError("the digest of the plan differs")
         return cls(plan, fields["run_id"], Claim(fields["replaces"], fields["overwrite"]))
 
 
@@ -130,7 +130,7 @@ def claim_folder(
     Raises:
         UsageError: the folder holds another dataset, part of a dataset with different options, or
             shard files of an unknown dataset.
-        DataError: the folder holds this dataset, but one of its files is missing or has another
+        DataError: the folder holds this dataset, but one of its files is missing or has the wrong
             size.
         RunError: another run holds the folder.
     """

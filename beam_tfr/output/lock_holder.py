@@ -45,7 +45,7 @@ class Lock:
 
     @property
     def job(self) -> str:
-        """Returns the id of the job that holds the folder; empty if a process holds it."""
+        """The id of the job that holds the folder; empty if a process holds it."""
         return self.machine.removeprefix(JOB) if self.machine.startswith(JOB) else ""
 
     def to_json(self) -> bytes:

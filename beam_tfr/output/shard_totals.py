@@ -137,7 +137,7 @@ class RunTotals:
 
     @property
     def finished(self) -> set[str]:
-        """Returns the names of the finished shards."""
+        """The names of the finished shards."""
         return {name for totals in self.splits.values() for name in totals.shards}
 
 

@@ -60,12 +60,12 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """Returns the encoded references in order; only fingerprints for rows that hold records."""
+        """The encoded references in order; only fingerprints for rows that hold records."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        """Returns each record's sums and sums of squares by channel, as text; empty if unknown."""
+        """Each record's sums and sums of squares by channel, as text; empty if unknown."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:

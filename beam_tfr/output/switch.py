@@ -115,12 +115,12 @@ class Switch:
 
     @functools.cached_property
     def built(self) -> dict[str, BuiltFile]:
-        """Returns the files that must be moved, by their names in the work folder."""
+        """The files that must be moved, by their names in the work folder."""
         return {file.built: file for file in self.files if file.built}
 
     @functools.cached_property
     def old_generations(self) -> dict[str, int]:
-        """Returns name -> generation of the files in `old`."""
+        """Name -> generation of the files in `old`."""
         return dict(self.old)
 
 

@@ -84,7 +84,7 @@ def _open_file(data: bytes, schema: Any) -> Any:
     Strings are read as dictionaries, which can be checked before they are repeated in every row.
 
     Raises:
-        ValueError: the file has another schema.
+        ValueError: the schema of the file differs.
     """
     pa = need_pyarrow()
     from pyarrow import parquet

@@ -101,7 +101,7 @@ class MaskSamples(NamedTuple):
         missing: values that splits lack.
         margin: the value of margins, if masks have it within the image too; otherwise None.
         margin_share: fraction of the masks that have this value within the image.
-        unlike: the masks, those whose edges match their images least first.
+        unlike: the masks, starting with those whose edges match their images least.
         misfits: masks among these that certainly do not match their images.
         odd: records whose masks have values in places where others hardly ever have them.
         lacking: masks that lack values that nearly all others have.
@@ -339,7 +339,7 @@ def describe_fit(fit: float) -> str:
 
 
 def _find_odd(masks: Sequence[_Mask]) -> list[int]:
-    """Finds masks with values in places where others hardly have them, the oddest first."""
+    """Finds masks with values in places where others hardly ever have them, the oddest first."""
     if len(masks) < _LEAST_COMPARED:
         return []
     likeness = _compare(np.stack([mask.grid for mask in masks]))

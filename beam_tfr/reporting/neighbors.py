@@ -61,7 +61,7 @@ def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
-    """Does the same for few rows, in time quadratic in their number."""
+    """Finds such rows, if there are few enough to compare each with all others."""
     nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing

@@ -1,7 +1,7 @@
 """Finds records whose class differs from that of nearly all others like them.
 
 Names of folders and files often contain the class too: `cat/17.jpg` with the class dog, among
-hundreds of cats, is hardly a dog; neither is `dog/cat_17.jpg` with the class dog.
+hundreds of cats, is probably not a dog; neither is `dog/cat_17.jpg` with the class dog.
 """
 
 import collections

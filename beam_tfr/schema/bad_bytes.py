@@ -1,4 +1,4 @@
-"""Says what to do about texts that are not UTF-8."""
+"""Says what to do about text that is not UTF-8."""
 
 import codecs
 
@@ -19,5 +19,5 @@ def describe_bad_byte(text: bytes, place: int) -> str:
     letter = byte.decode("cp1252", "replace")
     return (
         f"{problem}; if it is {letter!r} in CP1252, as programs on Windows write it, {_TO_UTF8} "
-        "makes such bytes UTF-8, and leaves what is UTF-8"
+        "converts such bytes to UTF-8, and leaves UTF-8 unchanged"
     )

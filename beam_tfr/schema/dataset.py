@@ -124,7 +124,7 @@ ADJUSTMENTS: dict[str, str] = {
     "pair-missing": "had no mask, or lacked an image of a pair: [optional]",
     "margins-in-mask": (
         'their mask also has the value of its margins: fine if it means "ignore", else set '
-        "another value in the brackets, such as [254]"
+        "a different value in the brackets, such as [254]"
     ),
     "no-boxes": "background, or lost all their boxes",
     "enlarged": "have more rows or columns than the source",

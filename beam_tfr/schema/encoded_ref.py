@@ -58,19 +58,19 @@ class EncodedRef(NamedTuple):
         return [make(cls, ref.split(_NUL, _BEFORE_REST)) for ref in refs]
 
     def encode_with(self, label_ids: bytes) -> bytes:
-        """Encodes the reference with other label ids."""
+        """Encodes the reference with new label ids."""
         fields = [*self]
         fields[_LABEL_IDS] = label_ids
         return _NUL.join(fields)
 
     def encode_of(self, labels: Iterable[str]) -> bytes:
-        """Encodes the reference with other classes."""
+        """Encodes the reference with new classes."""
         fields = [*self]
         fields[_LABELS] = to_bytes(join_labels(labels))
         return _NUL.join(fields)
 
     def encode_in(self, split: bytes) -> bytes:
-        """Encodes the reference with another split."""
+        """Encodes the reference with a new split."""
         fields = [*self]
         fields[_SPLIT] = split
         return _NUL.join(fields)

@@ -182,7 +182,7 @@ class ShardWork(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Returns the size of the references in bytes."""
+        """The size of the references in bytes."""
         return sum(map(len, self.refs))
 
 
@@ -416,14 +416,14 @@ class Item(NamedTuple):
 
     @property
     def images(self) -> int:
-        """Returns the number of images that the item stands for."""
+        """The number of images that the item stands for."""
         if isinstance(self.value, CopiedRecords):
             return len(self.value.refs)
         return int(self.ref is not None)
 
     @property
     def size_bytes(self) -> int:
-        """Returns the size in bytes of the image or file in the value."""
+        """The size in bytes of the image or file in the value."""
         match self.value:
             case Accompanied(image, companions):
                 return len(image) + sum(map(len, companions.values()))

@@ -136,7 +136,7 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """Returns the digest of everything that determines the records, except input and codecs."""
+        """The digest of everything that determines the records, except input and codecs."""
         return json_digest([self.name, self.suffix, self.options])
 
     def continues(self, earlier: "Plan") -> bool:
@@ -158,12 +158,12 @@ class Plan:
 
     @property
     def noun(self) -> str:
-        """Returns the plural noun for the converted objects: "images", "files" or "rows"."""
+        """The plural noun for the converted objects: "images", "files" or "rows"."""
         return noun_of(self.options["encoding"])
 
     @property
     def input_option(self) -> str:
-        """Returns the option for the input, for error messages."""
+        """The option for the input, for error messages."""
         return "`input=`" if "layout" in self.options else "`table=`"
 
     @functools.cached_property
@@ -172,7 +172,7 @@ class Plan:
 
     @property
     def classes(self) -> list[str]:
-        """Returns the class names; empty in a dataset without labels."""
+        """The class names; empty in a dataset without labels."""
         return self.labels or []
 
     @property

@@ -188,7 +188,7 @@ def read_bytes(
 
     Raises:
         FileNotFoundError: there is no such file or object.
-        ChangedError: the file has another generation (ESTALE), or changed during each attempt to
+        ChangedError: the generation of the file differs (ESTALE), or it changed in each attempt to
             read it (EBUSY).
         OSError: the file cannot be read, or is not a regular file.
     """
@@ -267,7 +267,7 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
 
     Raises:
         FileNotFoundError: there is no such file.
-        ChangedError: the file has another generation.
+        ChangedError: the generation of the file differs.
         OSError: the file cannot be read.
     """
     opened.note(path, num_bytes)
@@ -334,7 +334,7 @@ def move(source: str, target: str, *, generation: int = 0) -> None:
 
     Raises:
         FileNotFoundError: the source does not exist.
-        ChangedError: the source has another generation.
+        ChangedError: the generation of the source differs.
         OSError: the file cannot be moved.
     """
     backend_of(source).move(source, target, generation)

@@ -269,8 +269,8 @@ def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     """Opens a file with a generation (0: any) for reading; returns its descriptor and status.
 
     Raises:
-        OSError: the file does not exist, is not readable, is not a regular file, or has another
-            generation.
+        OSError: the file does not exist, is not readable, is not a regular file, or its generation
+            differs.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
     status = os.fstat(descriptor)

@@ -107,7 +107,7 @@ class Copier:
     ) -> tuple[Record, Change]:
         """Copies a record for a reference to the same source; also returns how the record changed.
 
-        The counts and the contents take what they need from the copy.
+        The counts and the contents are computed from the copy.
         """
         stored = record.serialized
         renamed = stored

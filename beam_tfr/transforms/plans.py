@@ -210,9 +210,10 @@ class _Assign(beam.DoFn):
 def _order_shard(
     shard_parts: tuple[str, Iterable[bytes]], *, seed: int, target: Target | None
 ) -> Iterator[ShardWork]:
-    """Orders the references of a shard, and adds what earlier runs know about it.
+    """Orders the references of a shard, and adds the results of earlier runs.
 
-    This is the shard itself if it is finished, otherwise what an update knows about its images.
+    These are the shard itself if an earlier run finished it; otherwise, in an update, the known
+    facts about its images.
     """
     _, parts = shard_parts
     ordered = assignment.order_shard(parts, seed)
