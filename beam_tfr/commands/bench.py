@@ -3,8 +3,8 @@
 Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, with PyTorch's
 `ImageDataset` if it is installed, and from memory (decoding alone, which no reader can beat). With
 --input, also reads the original files: one by one, in parallel, and from a cache in memory and in a
-file. The ways take turns. Together they take a minute or two and some 1.4 GB of memory, half of it
-for TensorFlow; --trace takes some seconds more. TensorFlow itself reads gs://, with Google's
+file. The methods take turns. Together they take a minute or two and about 1.4 GB of memory, half of
+it for TensorFlow; --trace takes some seconds more. TensorFlow itself reads gs://, with Google's
 default credentials; files that it cannot read are not measured. Images with more pixels than the
 dataset allows are not decoded.
 
@@ -13,7 +13,7 @@ For the speed of a conversion, see beam-tfr plan.
 examples:
   beam-tfr bench /data/photos-tfr
   beam-tfr bench /data/photos-tfr --input /data/photos
-      is it worth it? The first lines read the files, as one does without a dataset.
+      shows whether a dataset is worth it: the first lines read the files instead
   beam-tfr bench /data/photos-tfr --trace /tmp/trace
       what each thread does: for TensorBoard, or the .trace.json.gz in it at ui.perfetto.dev
 """
@@ -58,13 +58,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         metavar="FOLDER",
-        help="local folder for a trace of 256 images in each way, for TensorBoard and Perfetto",
+        help="local folder for a trace of 256 images per method, for TensorBoard and Perfetto",
     )
     add_arguments(parser, ConvertOptions, DISPLAY_FLAGS, switches=True)
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
-    """Measures the ways in turns, and prints a line for each."""
+    """Measures the methods in turns, and prints a line for each."""
     from beam_tfr.dataset.manifest import read_manifest
 
     folder = storage.check_path(parsed.folder)
@@ -101,7 +101,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _trace(measured: "Measured", ways: Sequence["Way"], folder: str, display: Display) -> str:
-    """Traces the measured ways; returns the path of the file for Perfetto."""
+    """Traces the measured methods; returns the path of the file for Perfetto."""
     from beam_tfr.speed.traces import trace
 
     display(Progress("tracing", 0))
@@ -151,12 +151,12 @@ def _list_ways(dataset: "Manifest", split: str, paths: Sequence[str], cache: str
 
 
 class Measured:
-    """The speeds of all ways, as text and as JSON.
+    """The speeds of all methods, as text and as JSON.
 
     Args:
         dataset: the dataset that was read.
         split: the split that was read.
-        results: name -> speed of the way, or why it was not measured.
+        results: name -> speed of the method, or why it was not measured.
 
     Attributes:
         trace: path of the trace for Perfetto; empty if there is none.
@@ -246,8 +246,8 @@ class Measured:
         notes = []
         if self._examples < FEWEST_EXAMPLES:
             notes.append(
-                f"the largest split has {counted(self._examples, 'example')}, so starting epochs "
-                f"is measured too; use a dataset with {FEWEST_EXAMPLES:,} and more"
+                f"the largest split has {counted(self._examples, 'example')}, so the figures "
+                f"include the start of epochs; use a dataset with at least {FEWEST_EXAMPLES:,}"
             )
         others = statistics.median(speed.other_cores for speed in self.speeds.values())
         if others >= BUSY_ELSEWHERE:

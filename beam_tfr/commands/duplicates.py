@@ -1,6 +1,6 @@
 """Finds images of a dataset that are copies of each other, by its contents.
 
-Copies are files of equal bytes, and photos with similar perceptual hashes: the same photo
+Copies are files with equal bytes, and photos with similar perceptual hashes: the same photo
 re-encoded, resized, brighter, in gray, or mirrored. Photos cropped by more than 1 to 2% are not
 found. The command reads no shard and changes nothing: `beam-tfr update DIR --duplicates group` puts
 copies into one split, and `--duplicates drop` keeps one of them.
@@ -31,7 +31,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--distance",
         metavar="BITS",
         type=int,
-        help="bits of 256 by which the hashes of near copies may differ, up to 48 (default: 31)",
+        help="number of bits, of 256, by which the hashes of near copies may differ, up to 48 "
+        "(default: 31)",
     )
     parser.add_argument(
         "--contact_sheet",

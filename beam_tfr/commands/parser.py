@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_show_all(self) -> None:
         """Adds `--help-all`, which `--help` mentions if it shows fewer options."""
-        text = "show all options in groups, and when one needs them"
+        text = "show all options in groups, and when to use them"
         if self._has_few():
             text = argparse.SUPPRESS
         self.add_argument(SHOW_ALL, action=_ShowAll, nargs=0, default=argparse.SUPPRESS, help=text)

@@ -1,13 +1,13 @@
 """Makes one HTML page that shows what is in a dataset, and what deserves a look.
 
 It shows the classes in each split, samples with their boxes and masks, rejects, sizes, copies, and
-how the dataset was made. It needs no other file, so it can be mailed, or opened from a bucket.
+how the dataset was made. It needs no other file, so you can email it, or open it from a bucket.
 
 examples:
   beam-tfr report /data/photos
       writes /data/photos/report.html
   beam-tfr report /data/photos --output photos.html --sources photos
-      also shows rejects that decode, and sources beside the most cropped, darkest and so on
+      also shows rejects that decode, and extreme images, such as the darkest, with their sources
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_sources(
         parser,
-        ("also shows rejects that decode, and sources next to the most cropped, darkest and so on"),
+        (
+            "also shows rejects that decode, and extreme images, such as the darkest, with their "
+            "sources"
+        ),
     )
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)
 

@@ -4,12 +4,12 @@ The time it takes depends on how much has changed.
 
 examples:
   beam-tfr update /data/photos --input photos
-      adds new photos, drops deleted ones, converts changed ones, and copies all other records; the
-      input is the whole input, old photos and new ones
+      adds new photos, drops deleted ones, converts changed ones, and copies all other records;
+      --input must name all photos, old and new
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
-      divides the dataset anew, without decoding an image
+      divides the images again, without decoding them
   beam-tfr update /data/photos --rename tabby=cat
-      gives a class another name; it keeps its id
+      renames a class; its id stays the same
   beam-tfr update /data/photos --target_shard_bytes 200MiB
       needs no input: the records are copied into other shards
   beam-tfr update /data/photos --duplicates group

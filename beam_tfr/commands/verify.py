@@ -106,7 +106,7 @@ class _Absence(NamedTuple):
 
     def lines(self, path: str) -> Iterator[str]:
         """Yields the result of checking the list in a file."""
-        yield f"absent:  {counted(len(self.traces), 'trace')} of what {path} lists"
+        yield f"absent:  {counted(len(self.traces), 'trace')} of the images in {path}"
         others = self.never_removed.others
         if others and not self.traces:
             yield (
