@@ -12,7 +12,7 @@ import time
 from typing import Any, cast
 
 HEAD_S = 60.0  # from the end of a request to the end of the head
-ANSWER_S = 180.0  # from the end of the head to the end of the answer
+ANSWER_S = 120.0  # from the end of the head to the end of the answer
 
 
 class PromptResponse(http.client.HTTPResponse):
