@@ -46,6 +46,19 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
         [{"path": "a.jpg", "split": "train"}, {"path": "b.jpg", "split": "val"}],
         "`split_column=split`",
     ),
+    "names by split and class": (
+        {"train": {"cat": ["a.jpg"], "dog": []}, "test": {"dog": ["b.jpg"]}},
+        [
+            {"path": "a.jpg", "split": "train", "label": "cat"},
+            {"path": "b.jpg", "split": "test", "label": "dog"},
+        ],
+        "`label_column=label` and `split_column=split`",
+    ),
+    "rows by id": (
+        {"x 1": CAT, "x 2": DOG},
+        [{"id": "x 1"} | CAT, {"id": "x 2"} | DOG],
+        ROLES,
+    ),
     "columns": ({"image": ["a.jpg", "it's.jpg"], "label": ["cat", "dog"]}, [CAT, DOG], ROLES),
     "names": (["a.jpg", "b.jpg"], [{"path": "a.jpg"}, {"path": "b.jpg"}], "`uri_column=path`"),
     "boxes by image": (

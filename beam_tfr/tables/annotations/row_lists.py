@@ -53,9 +53,9 @@ def describe_row_lists(content: _Values) -> str:
     rows = {key: found.first for key, found in lists.items() if isinstance(found.first, dict)}
     if rows:
         return _describe_rows(rows, are_all=rows.keys() == content.keys())
-    if lists.keys() != content.keys():
-        return ""
-    return _describe_columns(lists) or _describe_paths(lists)
+    if lists and lists.keys() == content.keys():
+        return _describe_columns(lists) or _describe_paths(lists)
+    return _describe_inner_objects(content)
 
 
 def _may_be_coco(content: _Values) -> bool:
@@ -182,6 +182,31 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
     code = f"to_entries[] | .key as $key | .value[] | {{path: ., {role}: $key}}"
     options = {"uri_column": "path", f"{role}_column": role}
     return f"has lists of names below {join_names([*lists])}; {_write_rows(code, options)}"
+
+
+def _describe_inner_objects(content: _Values) -> str:
+    """Returns the message about rows by id, or names of images by split and class; mostly empty.
+
+    Args:
+        content: key -> value.
+    """
+    values = [*content.values()]
+    if not values or not all(bytes(memoryview(value)[:1]) == b"{" for value in values):
+        return ""
+    row = msgspec.json.decode(values[0])
+    if _find_image_column(row):
+        code = "to_entries[] | {id: .key} + .value"
+        return f"has rows by id; {_write_rows(code, _suggest_options(row))}"
+    lists = _find_lists(_OBJECT.decode(values[0]))
+    are_paths = lists and all(isinstance(found.first, str) for found in lists.values())
+    if not are_paths or not are_splits({*content}):
+        return ""
+    code = (
+        "to_entries[] | .key as $split | .value | to_entries[] | .key as $class | .value[] | "
+        "{path: ., split: $split, label: $class}"
+    )
+    roles = {"uri_column": "path", "label_column": "label", "split_column": "split"}
+    return f"has lists of names by split and class; {_write_rows(code, roles)}"
 
 
 def _find_image_column(row: Mapping[str, Any]) -> str:
