@@ -235,6 +235,15 @@ def test_splits_without_classes_beside_other_folders_are_told() -> None:
     assert "`layout='{split}/{label}/**'` reads 'Train' as a split" in text
 
 
+def test_folders_around_splits_may_be_classes() -> None:
+    folders_around = [f"{label}/{split}/images/1" for label in "xy" for split in ("train", "test")]
+    text = refusal(*folders_around)
+    assert (
+        "`layout='*/{split}/**'` for no classes, or `layout='{label}/{split}/**'` for x, y" in text
+    )
+    assert "for no classes" not in refusal("x/train/images/1", "x/test/images/1")
+
+
 def test_folders_that_would_be_other_splits_can_be_left_out() -> None:
     keys = ["nut/train/good/1", "nut/test/good/2", "nut/test/cut/3", "nut/ground_truth/cut/3"]
     text = refusal(*keys)  # as of MVTec

@@ -135,16 +135,16 @@ def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
         folders: image folders that this layout reads correctly.
     """
     outer_layout = layout.replace("/*/{label}/**", "/{label}/**")
+    if "{label}" not in layout:
+        outer_layout = layout.replace("*/{split}/**", "{label}/{split}/**")  # cat/test/images/1.jpg
     if outer_layout == layout:
         return ""
     classes = _list_classes(folders, layout)
     outer_classes = _list_classes(folders, outer_layout)
     if len(outer_classes) < 2 or any(map(IMAGES.fullmatch, outer_classes)):
         return ""
-    return (
-        f" for the classes {join_names(classes)}, or `layout='{outer_layout}'` for "
-        f"{join_names(outer_classes)}"
-    )
+    kind = f"the classes {join_names(classes)}" if classes else "no classes"
+    return f" for {kind}, or `layout='{outer_layout}'` for {join_names(outer_classes)}"
 
 
 def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
