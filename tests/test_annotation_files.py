@@ -363,6 +363,37 @@ def test_the_line_of_pandas_for_boxes_names_their_sides(
     assert ("label_column=" in text) != is_box
 
 
+@pytest.mark.parametrize(
+    ("row", "names", "features"),
+    [
+        ("{}.jpg m/{}.png", "path,mask", "mask:mask"),
+        ("{}.jpg\tm/{}.PNG", "path,mask", "mask:mask"),
+        ("a/{}.png,b/{}.png,m/{}.png", "path,image2,mask", "image2:pair,mask:mask"),
+        ("{}.jpg m/{}.png cat", "path,mask,value3", "mask:mask"),
+    ],
+)
+def test_a_list_of_images_and_masks_becomes_a_table_with_both(
+    row: str, names: str, features: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"{row.replace('{}', name)}\n" for name in ("1", "2")))
+    text = describe_text(path.read_bytes())
+    command = text[text.index("read_csv(") : text.index(" writes a")]
+    exec(f"import pandas; pandas.{command}", {"FILE": str(path)})
+    assert (tmp_path / "train.csv").read_text().splitlines()[0] == names
+    assert f"`feature_columns={features}`" in text
+    assert ("`label_column=value3`" in text) == ("value3" in names)
+
+
+@pytest.mark.parametrize("row", ["{}.jpg a/{}.xml", "{}.jpg\ta/{}.txt", "{}.jpg,a/{}.json"])
+def test_paths_of_label_files_and_photos_in_lists_are_no_classes(row: str) -> None:
+    lines = "".join(f"{row.replace('{}', name)}\n" for name in ("1", "2"))
+    text = describe_text(lines.encode())
+    assert "annotation files" in text
+    assert "label_column" not in text
+    assert "PNGs" in describe_text(b"1.jpg a/1.jpg\n2.jpg a/2.jpg\n")
+
+
 def test_values_in_lines_of_several_lengths_have_no_line_of_pandas() -> None:
     text = describe_text(b"a.jpg 1\nb.jpg 1 2\nc.jpg 3\n")
     assert "read_csv" not in text

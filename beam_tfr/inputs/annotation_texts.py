@@ -1,5 +1,6 @@
 """Recognizes text files about images that no option reads, by their first lines."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,10 @@ _SEPARATORS = {
 _IMAGE = rf"[^\s,;][^\n,;]{{0,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _WORD_WITH_IMAGE = rf"[^\s,;]{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})"
 _PLAIN_NUMBER = re.compile(rb"-?[0-9]{1,9}(?:\.[0-9]{1,20})?")
+# The paths of other files about an image, in the same line.
+_IMAGE_FILE = re.compile(rf"\S[^\n]*\.(?i:{'|'.join(FORMAT_OF)})".encode())
+_PNG = re.compile(rb"\S[^\n]*\.(?i:png)")
+_ANNOTATION_FILE = re.compile(rb"\S[^\n]*\.(?i:xml|txt|json)")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _SIZES = ("x", "y", "w", "h")
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
@@ -63,6 +68,9 @@ _LINE_ABOUT_IMAGE = re.compile(
 
 def describe_text(begin: bytes) -> str:
     """Says what an annotation text file holds, and how to use it; empty for other text files."""
+    files = _describe_files(begin)
+    if files:
+        return files
     for is_kind, text in _KINDS:
         if is_kind(begin):
             return text
@@ -74,18 +82,84 @@ def describe_text(begin: bytes) -> str:
 def _describe_values(begin: bytes) -> str:
     """Says how to make a table from lines of a path and values, such as 1.jpg 0."""
     start = "names images with values"
+    separator, rows = _split_rows(begin)
+    if not rows:
+        return (
+            f"{start}, but not as many in each line: write a CSV for `table=`, with a row per image"
+        )
+    names = _name_columns(rows)
+    return f"{start}: {_write_table(separator, names)}: read it with {_list_options(names)}"
+
+
+def _describe_files(begin: bytes) -> str:
+    """Describes lines of an image and its other files, such as a mask; empty for other lines."""
+    separator, rows = _split_rows(begin)
+    columns = [*zip(*rows, strict=True)][1:]
+    if not _LINE_ABOUT_IMAGE.search(begin) or not columns:
+        return ""
+    if _all_match(columns[0], _ANNOTATION_FILE):
+        return (
+            f"lists images with their annotation files, such as {os.fsdecode(columns[0][0])}: it "
+            "only says which images are in a split; boxes and classes are in those files: `table=` "
+            "reads VOC and COCO, and explains what YOLO needs; write others into a CSV with a row "
+            "per box"
+        )
+    if not _all_match(columns[0], _IMAGE_FILE):
+        return ""
+    start = "lists images with other images, such as their masks"
+    if not _all_match(columns[0], _PNG):
+        return f"{start}: write these as PNGs, and a CSV for `table=` with a column for each path"
+    names = _name_files(columns)
+    features = [f"{name}:pair" for name in names if name.startswith("image")]
+    features.append("mask:mask")
+    label = next((f"`label_column={name}`, " for name in names if name.startswith("value")), "")
+    return (
+        f"{start}: {_write_table(separator, names)}: read it with `table=`, `uri_column=path`, "
+        f"{label}and `feature_columns={','.join(features)}`; if the last images are no masks, but "
+        "belong to pairs, write other instead of mask, and other:pair"
+    )
+
+
+def _name_files(columns: Sequence[Sequence[bytes]]) -> list[str]:
+    """Names the columns of a text file with images and masks; the last PNGs are the masks.
+
+    Args:
+        columns: the cells of each column after the first, which holds the images.
+    """
+    names = ["path"]
+    for number, cells in enumerate(columns, 2):
+        names.append(f"image{number}" if _all_match(cells, _PNG) else f"value{number}")
+    last = max(place for place, name in enumerate(names) if name.startswith("image"))
+    return [*names[:last], "mask", *names[last + 1 :]]
+
+
+def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
+    """Splits the first lines of a text file into cells, the same number in each line.
+
+    Returns:
+        The separator, as pandas spells it, and the rows; both empty if no separator divides all
+        lines alike.
+    """
     lines = [*filter(None, begin.removesuffix(begin.rpartition(b"\n")[2]).splitlines())]
     for separator, pattern in _SEPARATORS.items():
         rows = [pattern.split(line.strip()) for line in lines]
         numbers = {len(row) for row in rows}
         if len(numbers) == 1 and numbers != {1}:
-            names = _name_columns(rows)
-            return (
-                f"{start}: with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
-                "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
-                f"writes a table: read it with {_list_options(names)}"
-            )
-    return f"{start}, but not as many in each line: write a CSV for `table=`, with a row per image"
+            return separator, rows
+    return "", []
+
+
+def _write_table(separator: str, names: Sequence[str]) -> str:
+    """Returns the line of pandas that writes a table from a text file without a header."""
+    return (
+        f"with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
+        "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
+        "writes a table"
+    )
+
+
+def _all_match(cells: Sequence[bytes], pattern: re.Pattern[bytes]) -> bool:
+    return all(map(pattern.fullmatch, cells))
 
 
 def _list_options(names: Sequence[str]) -> str:
