@@ -141,7 +141,7 @@ def test_polygons_are_told_and_the_cure_works(tmp_path: Path, polygon: list[list
     given = {"uri_column": "image_url", "label_column": "label.label"}
     tables = opened(write_rows(tmp_path, [row]), **given)
     (line,) = [line for line in tables.warnings if "jq -c" in line]
-    assert "nothing is stored of label.polygon" in line
+    assert "no values of label.polygon" in line
     command = line[line.index("jq -c") :].partition(" writes ")[0]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     (ref,) = references(opened(tmp_path / "boxes.jsonl"))
@@ -338,8 +338,8 @@ def test_other_names_of_text_are_told(tmp_path: Path, name: str, content: str, c
 def test_fields_beside_the_boxes_are_told_and_the_cure_works(tmp_path: Path) -> None:
     row = {**AZURE, "label": [{**label, "isCrowd": 1} for label in AZURE["label"]]}
     table = write_rows(tmp_path, [row])
-    (line,) = [line for line in opened(table).warnings if "nothing is stored of" in line]
-    assert "columns label.isCrowd:" in line
+    (line,) = [line for line in opened(table).warnings if "no values of" in line]
+    assert "columns label.isCrowd are stored:" in line
     assert "box:bbox[rel_xyxy],label.isCrowd:int64[box]" in line
     features = {"box": "bbox[rel_xyxy]", "label.isCrowd": "int64[box]"}
     (ref,) = references(opened(table, uri_column="image_url", feature_columns=features))

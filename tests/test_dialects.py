@@ -97,7 +97,7 @@ def test_a_dialect_on_gs(gcs: str) -> None:
         ("t.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
         ("t.csv", "PK\x03\x04\0\0", "Excel"),
         ("t.csv", "p\0a\0t\0h\0\n", "UTF-16"),
-        ("t.json", '{"path": "a.jpg"}\n{"path": "b.jpg"}\n', "name it .jsonl"),
+        ("t.json", '{"path": "a.jpg"}\n{"path": "b.jpg"}\n', "rename it to end in .jsonl"),
         ("t.csv", "path class\na.jpg cat\n", "space"),
         ("t.csv", written(",").replace("path,class", "Path, Class"), "did you mean 'Path'?"),
         ("t.csv", "# path,class\na.jpg,cat\n", "# path"),
@@ -109,7 +109,7 @@ def test_a_dialect_on_gs(gcs: str) -> None:
         (
             "t.json",
             '[{"path": "a.jpg", "class": "cat"}]',
-            "array of rows; write one object in a line",
+            "array of rows; write one object per line",
         ),
         ("t.jsonl", '{\n "path": "a.jpg"\n}', "one object on each line"),
     ],

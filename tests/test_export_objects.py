@@ -299,7 +299,7 @@ def test_boxes_of_parquet_are_read_again_or_told(tmp_path: Path) -> None:
     assert_same_objects(folder, tmp_path / "again")
     options = ConvertOptions(table=(table,), output="/o", **roles)
     told = " ".join(open_tables(find_content(options)).warnings)
-    assert "nothing is stored of boxes" in told
+    assert "no values of boxes" in told
     assert "boxes:bbox[rel_xyxy]" in told
 
 
@@ -319,4 +319,4 @@ def test_objects_of_which_nothing_is_stored_are_told(
             table=(str(table),), output="/o", feature_columns=features, **roles
         )
         told = " ".join(open_tables(find_content(options)).warnings)
-        assert (f"nothing is stored of {column}," in told) == (features is None)
+        assert (f"no values of {column} are stored," in told) == (features is None)

@@ -63,4 +63,4 @@ def test_columns_of_labelbox_may_be_chosen(tmp_path: Path) -> None:
     content = find_content(ConvertOptions(**options, uri_column="data_row.external_id"))
     tables = open_tables(content)
     assert [ref.key for ref in tables.read(str(path))] == ["1.jpg"]
-    assert [line for line in tables.warnings if "nothing is stored of projects" in line]
+    assert [line for line in tables.warnings if "no values of projects" in line]

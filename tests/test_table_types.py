@@ -118,7 +118,7 @@ def test_a_label_column_of_numbers_that_all_differ_is_told(tmp_path: Path) -> No
 def test_columns_of_which_nothing_is_stored_are_told(tmp_path: Path) -> None:
     table = tmp_path / "hot.csv"
     table.write_text("path,cat,dog\n1.jpg,1,0\n2.jpg,0,1\n")
-    assert "nothing is stored of cat, dog" in " ".join(opened(table, uri_column="path").warnings)
+    assert "no values of cat, dog" in " ".join(opened(table, uri_column="path").warnings)
     assert opened(table, uri_column="path", feature_columns="*").warnings == ()
     assert opened(table, uri_column="path", feature_columns={}).warnings == ()
     table.write_text("path\n1.jpg\n2.jpg\n")

@@ -23,7 +23,7 @@ ROLES = {"uri_column": "image", "label_column": "label"}
 def test_json_of_pandas_is_told_how_to_be_written(tmp_path: Path, orient: str) -> None:
     path = tmp_path / "t.json"
     FRAME.to_json(path, orient=orient)  # type: ignore[call-overload]
-    with pytest.raises(DataError, match=r"in a line.*\.jsonl"):
+    with pytest.raises(DataError, match=r"line.*\.jsonl"):
         open_input(table=str(path), **ROLES)
     lines = tmp_path / "t.jsonl"
     FRAME.to_json(lines, orient="records", lines=True)

@@ -28,7 +28,7 @@ from tests.archives import tarred
 def unused_lines(table: Path, **columns: Any) -> list[str]:
     content = find_content(ConvertOptions(table=(str(table),), output="/o", **columns))
     warnings = open_tables(content).warnings
-    return [line for line in warnings if line.startswith("nothing is stored of")]
+    return [line for line in warnings if line.startswith("no values of")]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_files_of_a_tar_that_are_not_stored(
     (tmp_path / "t.tar").write_bytes(tarred(files))
     lines = unused_lines(tmp_path / "t.tar")
     assert len(lines) == bool(named)
-    assert all(f"columns {named}: `feature_columns=`" in line for line in lines)
+    assert all(f"columns {named} are stored: `feature_columns=`" in line for line in lines)
 
 
 def test_images_that_stand_in_for_others_are_not_told(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_columns_of_a_table_that_are_not_stored(tmp_path: Path) -> None:
     path.write_text("path,class,age,split,note\n1.jpg,cat,3,train,x\n")
     roles = {"uri_column": "path", "label_column": "class"}
     (line,) = unused_lines(path, **roles)
-    assert "columns age, note:" in line
+    assert "columns age, note are stored:" in line
     assert not unused_lines(path, **roles, feature_columns={"age": "int64"})
     assert not unused_lines(path, **roles, feature_columns={})
 
@@ -161,7 +161,7 @@ def test_objects_and_shapes_as_text_have_a_cure(tmp_path: Path, text: str, cure:
     quoted = text.replace('"', '""')
     table.write_text(f'path,class,place\n1.jpg,cat,"{quoted}"\n')
     (line,) = unused_lines(table, uri_column="path", label_column="class")
-    assert "nothing is stored of place, as " in line
+    assert "no values of place are stored, since " in line
     assert cure in line
     with pytest.raises(UsageError) as caught:
         unused_lines(table, uri_column="path", feature_columns={"place": "bbox[xywh]"})
@@ -291,7 +291,7 @@ def test_a_column_for_each_class_has_a_cure_that_works(
     path = tmp_path / "t.csv"
     path.write_text(f"path,cat,dog,hat,age\n1.jpg,{rows},7\n2.jpg,0,1,0,8\n")
     line, others = unused_lines(path, uri_column="path")
-    assert ("which have -1, 0, 1 or nothing" in line) == ("-1" in rows)
+    assert ("they have -1, 0, 1 or nothing" in line) == ("-1" in rows)
     assert "age" in others
     assert not unused_lines(path, uri_column="path", label_column="age")[0].startswith(line[:40])
     cure = line.partition("with pandas: ")[2]
@@ -481,7 +481,7 @@ def test_regions_of_label_studio_are_told(tmp_path: Path, form: str) -> None:
     else:
         path.write_text(json.dumps(rows[0]))
     line, others = unused_lines(path, uri_column="photo")
-    assert "tag, which Label Studio writes: export the regions there in COCO's format" in line
+    assert "tag, from Label Studio, are stored: export the regions there in COCO's format" in line
     assert "id" in others
 
 
@@ -500,7 +500,7 @@ def test_regions_of_via_are_told_where_rows_become_records(tmp_path: Path) -> No
     path.write_text(f"filename,region_shape_attributes,region_attributes\n1.jpg,{region},{{}}\n")
     content = find_content(ConvertOptions(table=(str(path),), output="/o"))
     lines = [line for line in open_tables(content).warnings if "region_shape_attributes" in line]
-    assert "as VIA writes them: export the regions there in COCO's format" in lines[0]
+    assert "regions from VIA: export the regions there in COCO's format" in lines[0]
     assert not any("write lists as JSON" in line for line in lines)
 
 

@@ -25,8 +25,9 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
     fields = [name for name in _read_first_annotation(data) if name not in _KNOWN]
     if fields:
         yield (
-            f"nothing is stored of the fields {join_texts(fields, separator=', ')} of its "
-            "annotations: a table with a row for each box, such as .csv, may have them as columns"
+            f"no values of the fields {join_texts(fields, separator=', ')} in its "
+            "annotations are stored: a table with a row for each box, such as .csv, may have them "
+            "as columns"
         )
     if _ROTATION in data and _TURNED.search(data):
         yield ("the rotation of annotations is not applied: their boxes are stored unrotated")

@@ -34,7 +34,7 @@ def describe_other_fields(files: Sequence[str]) -> str:
     if len(fields) > len(cures):
         cures.append("a table with a row for each box, such as .csv, may have them as columns")
     names = join_texts([*fields], separator=", ")
-    return f"nothing is stored of the fields {names} of objects: {'; '.join(cures)}"
+    return f"no values of the fields {names} of objects are stored: {'; '.join(cures)}"
 
 
 def _list_other_fields(path: str) -> Iterator[str]:

@@ -36,18 +36,17 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
     others = _list_unused_beside(content, boxes)
     if not others:
         return
-    text = f"nothing is stored of the columns {list_columns(others)}"
+    text = f"no values of the columns {list_columns(others)} are stored"
     storable = [name for name in others if name not in _NEVER_STORED]
     if not storable:
-        yield f"{text}, which no option stores"
+        yield f"{text}, and no option stores them"
         return
     roles = f"`uri_column={content.options.uri_column}` with "
     if content.options.label_column and boxes.name == BOXES:
         roles += f"`label_column={content.options.label_column}` and "
     columns = f"{boxes.name}:bbox[{boxes.form}],{_declare(content, boxes, storable[0])}"
     yield (
-        f"{text}: name those to store beside the boxes, such as {roles}"
-        f"`feature_columns='{columns}'`"
+        f"{text}: name those to store with the boxes, such as {roles}`feature_columns='{columns}'`"
     )
 
 

@@ -37,8 +37,8 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
     cells = read_first_cells(content, boxes.sides)
     boxes = boxes._replace(form=guess_form(boxes.form, join_sides(cells.values())))
     message = (
-        f"nothing is stored of {list_columns(boxes.sides)}: if they are the sides of boxes, "
-        f"`feature_columns='{BOX}:{boxes.declaration}'` stores these"
+        f"no values of {list_columns(boxes.sides)} are stored: if they are the sides of boxes, "
+        f"`feature_columns='{BOX}:{boxes.declaration}'` stores the boxes"
     )
     columns_of_fields = [side.partition(".")[0] for side in boxes.sides]
     return Suggestion([*boxes.sides, *columns_of_fields], message)
@@ -53,7 +53,7 @@ def find_polygons(content: TableContent, columns: Sequence[str]) -> Suggestion |
     if not polygons:
         return None
     parent = polygons[0].rpartition(".")[0]
-    message = f"nothing is stored of {polygons[0]}: {_cure_polygons(content, polygons[0])}"
+    message = f"no values of {polygons[0]} are stored: {_cure_polygons(content, polygons[0])}"
     return Suggestion([name for name in columns if name in (polygons[0], parent)], message)
 
 
@@ -79,7 +79,8 @@ def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
     if not points:
         return None
     message = (
-        f"nothing is stored of {list_columns(points)}: if they are points in the images, write a "
+        f"no values of {list_columns(points)} are stored: if they are points in the images, write "
+        "a "
         'list of them for each box, in .jsonl, such as "box": [[5, 6, 20, 15]], "joint": '
         f"[[7, 8, 2, 9, 12, 2]]: `feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores "
         "these"
@@ -95,16 +96,16 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
     uri_column = content.options.uri_column
     cure = cure_box_field(content, objects)
     if cure:
-        return Suggestion(objects, f"nothing is stored of {list_columns(objects)}: {cure}")
+        return Suggestion(objects, f"no values of {list_columns(objects)} are stored: {cure}")
     if not content.options.label_column and not _hold_boxes(content, objects):
         return None
     box = next(filter(names_boxes, objects), BOX)
     form = "rel_xyxy" if box == BOXES else _guess_form(content, objects)
     message = (
-        f"nothing is stored of {list_columns(objects)}, which may hold objects in the images: "
+        f"no values of {list_columns(objects)} are stored, but may be objects in the images: "
         f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
-        f"the boxes of a column {box} with four numbers for each, in this or another form; their "
-        "classes, if any, are the lists of `label_column=`"
+        f"the boxes of a column {box} with four numbers each, in this or another format; their "
+        "classes, if any, are the lists in `label_column=`"
     )
     return Suggestion(objects, message)
 
@@ -126,7 +127,7 @@ def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
     label = find_label(path, field.rpartition(".")[0], list_fields_of(content, objects))
     classes = f"`label_column={label or 'NAME'}` their classes"
     if not label:
-        classes += ", if they are in a field beside it"
+        classes += ", if they are in a field next to it"
     declaration = f"{field}:bbox[{_guess_form(content, [field])}]"
     return (
         f"`uri_column={uri_column}` with `feature_columns={declaration}` stores the boxes, and "
@@ -144,7 +145,7 @@ def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Sugges
             for text in texts:
                 check_shapes(text)
         except UntypedCellError as error:
-            return Suggestion([name], f"nothing is stored of {name:.60}, as {error}")
+            return Suggestion([name], f"no values of {name:.60} are stored, since {error}")
     return None
 
 

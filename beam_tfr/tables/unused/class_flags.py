@@ -57,8 +57,9 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
     if not flags.is_one_each:
         option += " with `label_separator='|'`"
     message = (
-        f"nothing is stored of {list_columns(unused)}, which have {values} in each row: if each is "
-        "a class of the images that have 1 there, write the classes of each row into one column, "
+        f"no values of {list_columns(unused)} are stored; they have {values} in each row: if each "
+        "is a class of the images that have 1 there, write the classes of each row into one "
+        "column, "
         f'for {option}; with pandas: table["class"] = table[{names}].eq(1)'
         '.apply(lambda row: "|".join(row.index[row]), axis=1)'
     )

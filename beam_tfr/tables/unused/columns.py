@@ -73,10 +73,10 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
             others = [name for name in others if name not in told]
     if not others:
         return
-    cure = "`feature_columns=` names those of features"
+    cure = "`feature_columns=` names feature columns"
     if not options.label_column:
-        cure = f"`label_column=` names that of classes, {cure}"
-    yield f"nothing is stored of the columns {list_columns(others)}: {cure}"
+        cure = f"`label_column=` names the class column, {cure}"
+    yield f"no values of the columns {list_columns(others)} are stored: {cure}"
 
 
 def list_unused(content: TableContent) -> list[str]:

@@ -12,7 +12,7 @@ from beam_tfr.tables.unused.suggestions import Suggestion, list_fields_of, read_
 
 # Columns in VIA's CSV, which has a region in each row.
 _VIA = frozenset({"region_shape_attributes", "region_attributes"})
-_CURE = "export the regions there in COCO's format, which is a `table=`"
+_CURE = "export the regions there in COCO's format, for `table=`"
 
 
 def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
@@ -21,7 +21,7 @@ def find_regions(content: TableContent, columns: Sequence[str]) -> Suggestion | 
     program = "VIA" if _has_via(regions) else "Label Studio"
     if not regions:
         return None
-    message = f"nothing is stored of {list_columns(regions)}, which {program} writes: {_CURE}"
+    message = f"no values of {list_columns(regions)}, from {program}, are stored: {_CURE}"
     return Suggestion(regions, message)
 
 
@@ -32,7 +32,7 @@ def warn_of_rows_of_regions(content: TableContent) -> Iterator[str]:
     regions = [*_select_regions(content, content.columns)]
     if regions:
         program = "VIA" if _has_via(regions) else "Label Studio"
-        yield f"{list_columns(regions)} hold regions as {program} writes them: {_CURE}"
+        yield f"{list_columns(regions)} hold regions from {program}: {_CURE}"
 
 
 def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
@@ -43,7 +43,7 @@ def find_labelbox(content: TableContent, columns: Sequence[str]) -> Suggestion |
     objects = [name for name in ("projects", "Label") if name in columns]
     if not export or not objects:
         return None
-    return Suggestion(objects, f"nothing is stored of {objects[0]}, as the table {export}")
+    return Suggestion(objects, f"no values of {objects[0]} are stored, since the table {export}")
 
 
 def _has_via(columns: Sequence[str]) -> bool:

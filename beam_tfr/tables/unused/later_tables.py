@@ -41,8 +41,8 @@ def warn_of_later_tables(content: TableContent) -> Iterator[str]:
         others = _list_other_columns(path, num_rows, known)
         if others:
             yield (
-                f"{path} has columns that the first table, {first}, lacks, and nothing is stored "
-                f"of them: {list_columns(others)}; {cure}"
+                f"{path} has columns that the first table, {first}, lacks and which are not "
+                f"stored: {list_columns(others)}; {cure}"
             )
             return
 

@@ -30,7 +30,7 @@ def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestio
     if not masks:
         return None
     message = (
-        f"nothing is stored of {list_columns(masks)}: if they are run lengths of masks, write "
+        f"no values of {list_columns(masks)} are stored: if they are run lengths of masks, write "
         "the mask of each image as a PNG, whose path is in a column: "
         "`feature_columns=mask:mask` stores it"
     )
@@ -49,8 +49,8 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
     if not masks:
         return None
     message = (
-        f"nothing is stored of {list_columns(masks)}: if they are the paths of masks, "
-        f"`feature_columns={masks[0]}:mask` stores these"
+        f"no values of {list_columns(masks)} are stored: if they are paths of masks, "
+        f"`feature_columns={masks[0]}:mask` stores the masks"
     )
     return Suggestion(masks, message)
 
@@ -63,7 +63,9 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
     roles = f"`uri_column={options.uri_column}`"
     if options.label_column:
         roles += f" `label_column={options.label_column}`"
-    message = f"nothing is stored of {MASK}: {roles} `feature_columns={MASK}:mask` stores the masks"
+    message = (
+        f"no values of {MASK} are stored: {roles} `feature_columns={MASK}:mask` stores the masks"
+    )
     return Suggestion([MASK], message)
 
 
@@ -77,10 +79,10 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
     if not second:
         return None
     main = content.options.uri_column
-    start = f"nothing is stored of {list_columns(second)}, images beside {main} in its samples"
+    start = f"no values of {list_columns(second)}, images next to {main} in its samples, are stored"
     pngs = [name for name in second if name.endswith("png")]
     if not pngs:
-        return Suggestion(second, f"{start}: masks, and images of pairs, have to be PNGs")
+        return Suggestion(second, f"{start}: masks and images of pairs must be PNGs")
     cure = f"`uri_column={main}`"
     if content.options.label_column:
         cure += f" `label_column={content.options.label_column}`"

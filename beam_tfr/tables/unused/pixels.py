@@ -65,7 +65,7 @@ def find_pixels(content: TableContent, columns: Sequence[str]) -> Suggestion | N
     pixels = _find_pixels(read_first_cells(content, candidates)) if candidates else None
     if pixels is None:
         return None
-    message = f"nothing is stored of {pixels.describe()}: {pixels.suggest()}"
+    message = f"no values of {pixels.describe()} are stored: {pixels.suggest()}"
     return Suggestion(pixels.columns, message)
 
 
@@ -82,7 +82,7 @@ def warn_of_pixels(content: TableContent, sample: Mapping[str, Sequence[Any]]) -
     others = {name: cells for name, cells in sample.items() if name not in options.roles}
     pixels = _find_pixels(others)
     if pixels:
-        yield f"numbers become features, and no images ({pixels.describe()}): {pixels.suggest()}"
+        yield f"numbers become features instead of images ({pixels.describe()}): {pixels.suggest()}"
 
 
 def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:

@@ -35,7 +35,7 @@ def warn_of_turned_boxes(content: TableContent, features: Sequence[ColumnKind]) 
         if any(map(_is_turn, cells)):
             yield (
                 f"the rotation in column {name!r:.60} is not applied: boxes are stored unrotated; "
-                "if they should enclose the rotated objects, write such boxes"
+                "if they should enclose the rotated objects, write boxes that do"
             )
             return
 
