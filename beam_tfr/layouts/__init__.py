@@ -4,6 +4,7 @@
 folders and files that the layout does not treat as what they look like: `split_names` and
 `split_levels` find splits, which `folders` refuses to ignore and `ignored_splits` reports;
 `class_folders` finds classes in and around folders, `named_classes` finds classes in file names,
-and `mask_folders` and `mask_names` find masks; `mask_paths` finds the paths that name masks, and
-`mask_cures` the options that convert them.
+`pair_folders` and `twin_names` find photos that belong together, and `mask_folders` and
+`mask_names` find masks; `mask_paths` finds the paths that name masks, and `mask_cures` the options
+that convert them.
 """
