@@ -146,7 +146,7 @@ def test_a_file_that_grows_is_read_as_it_is(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        ([], "`paths=`: is empty; give one or more files or patterns"),
+        ([], "`paths=`: is empty; specify one or more files or patterns"),
         ("", "`paths=''`: must be files or patterns"),
         ([3], "must be a path or a list of paths"),
         ("/nowhere/*.gz", r"`paths=/nowhere/\*\.gz`: matches no file; there is no folder /nowhere"),

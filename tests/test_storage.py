@@ -59,7 +59,7 @@ def test_a_relative_path_in_a_folder_that_is_gone(
     monkeypatch.chdir(gone)
     gone.rmdir()
     with pytest.raises(
-        UsageError, match="`input=a/b`: the current folder was deleted; give an absolute path"
+        UsageError, match="`input=a/b`: the current folder was deleted; use an absolute path"
     ):
         storage.check_path("a/b", option="input")
     assert storage.check_path("/a/b", option="input") == "/a/b"

@@ -166,7 +166,7 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
         ),
         (
             [tmp_path / "files"],
-            "the dataset was made from tables: specify these, and the folder of --image_root if",
+            "the dataset was made from tables: specify these, and the folder passed as",
         ),
         ([tmp_path / "no.csv"], f"--sources {tmp_path}/no.csv: matches no file"),
         ([table, "--exclude", "*.gif"], "--exclude and --sources cannot be combined"),

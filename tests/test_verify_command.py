@@ -184,7 +184,7 @@ def test_sources_and_dataset_on_cloud_storage(
     assert f"its source '{name.removeprefix('photos/')}' has changed" in run.err
     other = beam_tfr("verify", "gs://b/out", "--sources", "gs://b/photos/train/**/*.jpg")
     assert other.code == 2
-    given = "the --input or --table that the dataset was made from, and the folder of --image_root"
+    given = "the --input or --table that the dataset was made from, and the folder passed as"
     assert f"matches none of the records; specify {given}" in other.err
 
 

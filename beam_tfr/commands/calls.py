@@ -79,8 +79,8 @@ def add_sources(parser: argparse.ArgumentParser, purpose: str) -> None:
         metavar="GLOB|TABLE",
         nargs="+",
         default=(),
-        help="the --input or --table that the dataset was made from, and the folder of "
-        f"--image_root: {purpose}",
+        help="the --input or --table that the dataset was made from, and the folder passed as "
+        f"--image_root, if any: {purpose}",
     )
 
 

@@ -54,7 +54,7 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
     if submitter and not google.service_account_email:
         raise UsageError(
             "only submits the job, because Beam does not pass it on to the workers: also set "
-            "`service_account_email=`, the account that the workers use",
+            "`service_account_email=`, the account for the workers",
             option="impersonate_service_account",
             value=submitter,
         )

@@ -51,7 +51,7 @@ _UNSTATED = ("int64", ())
 
 
 class BoxPolicy(NamedTuple):
-    """How to treat bad boxes, hardly visible boxes, and images without boxes.
+    """How to treat bad boxes, barely visible boxes, and images without boxes.
 
     Attributes:
         min_visible: fraction of its area that must stay visible for a box to be kept.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 _NAMED_COLORS = 8  # colors to list in messages, along with their number
-_MOST_VALUES = 64  # colors to list with values; more are hardly classes
+_MOST_VALUES = 64  # colors to list with values; more are probably not classes
 _NOISE_SHARE = 0.001  # largest fraction of a mask's pixels with one color of noise
 _MAIN_SHARE = 0.99  # smallest fraction of a mask's pixels with its other colors
 _MAY_BE_NOISE = "may be noise, for example along edges"

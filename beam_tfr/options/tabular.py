@@ -200,7 +200,7 @@ class TableOptions(Checked):
 
     @property
     def box_policy(self) -> "BoxPolicy":
-        """How to treat invalid or hardly visible boxes, and images without boxes."""
+        """How to treat invalid or barely visible boxes, and images without boxes."""
         from beam_tfr.features.boxes import BoxPolicy
 
         return BoxPolicy(

@@ -37,7 +37,7 @@ def load_records(
             `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files are read in the
             order of `paths`, and those of one pattern in sorted order; each file is read once.
         streams: number of files to read in parallel, in turns of 64 records: faster on gs://, but
-            in another order. With 1, files are read one after another.
+            in a different order. With 1, files are read one after another.
         max_record_bytes: longer records count as damage. Each open file takes up to three times
             this much memory.
 
@@ -79,7 +79,7 @@ def _list_paths(patterns: Any) -> list[str]:
         entries = sorted(match_files([(path, ())], option="paths"))
         paths |= dict.fromkeys(entry.path for entry in entries)
     if not paths:
-        raise UsageError("is empty; give one or more files or patterns", option="paths")
+        raise UsageError("is empty; specify one or more files or patterns", option="paths")
     return [*paths]
 
 

@@ -108,7 +108,7 @@ def _check_arguments(model: keras.Model, options: dict[str, Any]) -> None:
             raise UsageError("is set by `fit`: remove it", option=name, value=options[name])
     for name in ("split", "batch_size"):
         if options.get(name) is None:
-            raise UsageError(f"give `{name}=`, as for `load`")
+            raise UsageError(f"specify `{name}=`, as for `load`")
     if getattr(model, "optimizer", None) is None or not model.built:
         raise UsageError(
             "the model is not ready: call `model.compile(optimizer, loss)`, and define its input, "

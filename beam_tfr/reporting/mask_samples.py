@@ -57,7 +57,7 @@ class MissingValue(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """A mask whose edges hardly match those of its image.
+    """A mask whose edges barely match those of its image.
 
     Attributes:
         record: number of the record.

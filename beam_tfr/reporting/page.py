@@ -84,9 +84,9 @@ def report(
 
     Args:
         path: folder of the dataset, local or gs://.
-        sources: the patterns or tables that the dataset was made from, and the folder of
-            `image_root=`. With sources, rejects have thumbnails, and the most cropped, the darkest
-            and other extreme images are shown next to their sources.
+        sources: the patterns or tables that the dataset was made from, and the folder passed as
+            `image_root=`, if any. With sources, rejects have thumbnails, and the most cropped, the
+            darkest and other extreme images are shown next to their sources.
         progress: called with a `Progress` for each shard whose contents are read.
 
     Raises:

@@ -38,7 +38,7 @@ class DiskBackend(Backend):
         try:
             return os.path.abspath(os.path.expanduser(path))
         except FileNotFoundError:
-            raise ValueError("the current folder was deleted; give an absolute path") from None
+            raise ValueError("the current folder was deleted; use an absolute path") from None
 
     def real_path(self, path: str) -> str:
         return os.path.realpath(path)

@@ -240,7 +240,7 @@ class DatasetCheck:
         if self.problems.counts[ProblemKind.SOURCE_GONE] == self._num_sources > 0:
             raise UsageError(
                 "matches none of the records; specify the `input=` or `table=` that the dataset "
-                "was made from, and the folder of `image_root=`",
+                "was made from, and the folder passed as `image_root=`, if any",
                 option="sources",
                 value=" ".join(sources.patterns),
             )

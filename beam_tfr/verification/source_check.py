@@ -40,7 +40,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     Args:
         manifest: manifest of the dataset.
         sources: the patterns or tables that the dataset was made from; with tables, also the folder
-            of `image_root`.
+            that was passed as `image_root`.
         exclude: patterns of files to skip.
 
     Attributes:

@@ -134,8 +134,8 @@ class _TableSources(Sources):
         folders = [source for source in sources if source.endswith("/")]
         if len(folders) > 1 or len(folders) == len(sources):
             raise UsageError(
-                "the dataset was made from tables: specify these, and the folder of `image_root=` "
-                "if there was one",
+                "the dataset was made from tables: specify these, and the folder passed as "
+                "`image_root=`, if any",
                 option="sources",
                 value=" ".join(sources),
             )
@@ -208,7 +208,7 @@ def open_sources(
     Args:
         manifest: manifest of the dataset.
         sources: the patterns or tables that the dataset was made from; with tables, also the folder
-            of `image_root`.
+            that was passed as `image_root`.
         exclude: patterns of files to skip.
 
     Raises:

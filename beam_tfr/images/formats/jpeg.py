@@ -255,7 +255,7 @@ def _can_scale(header: Header) -> bool:
 
 
 def _scaling(header: Header, min_size: Size) -> dict[str, Any]:
-    """Returns arguments that let the decoder scale down, which is fast and hardly less exact.
+    """Returns arguments that let the decoder scale down, which is fast and nearly as exact.
 
     The decoder's factors are eighths; factors above a half are slower than no scaling.
     """
