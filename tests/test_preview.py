@@ -103,7 +103,7 @@ def test_what_convert_refuses_a_plan_refuses_with_the_same_words(
 def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, pets: Path) -> None:
     command = ["plan", "--config", "convert.toml"]
     told = {
-        (): f"writes nothing: {pets}/dataset holds this dataset already",
+        (): f"writes nothing: {pets}/dataset already holds this dataset",
         ("--overwrite",): f"writes the dataset and replaces the one in {pets}/dataset",
         ("--output", "unfinished"): "resumes an earlier run, which has finished 3 of 4 shards",
         ("--output", "new"): "writes the dataset",

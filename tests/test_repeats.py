@@ -118,7 +118,7 @@ def test_plan_convert_and_update_agree_about_repeated_rows(
     assert (run.code, run.json["matched"], run.json["written"]) == (0, 3, 2)
     assert run.json["rejected"] == {"bad-value": 1}
     assert run.json["repeated_rows"] == 2
-    assert "holds this dataset already" in beam_tfr("plan", *call).out
+    assert "already holds this dataset" in beam_tfr("plan", *call).out
     table.write_bytes(as_csv(rows_of("ax", "bx", "cx", "cx")))
     update = beam_tfr("update", tmp_path / "o", "--table", table, "--max_rejects", "3", "--json")
     assert update.json["written"] == 3

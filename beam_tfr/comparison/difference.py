@@ -142,8 +142,8 @@ class Difference(Printable):
         yield f"unchanged: {counted(self.unchanged, 'record')}"
         if not changes and not any(self.counts.values()):
             yield (
-                "the digests differ by what contents do not hold: bytes of records, their order, "
-                "statistics"
+                "the digests differ in data that contents do not hold: bytes of records, their "
+                "order, statistics"
             )
 
     def _record_lines(self, kind: DifferenceKind, most: int) -> Iterator[str]:

@@ -59,7 +59,7 @@ class DrawnShapes:
         if classes:
             legends.append(_make_legend("Colors of classes", classes))
         if values:
-            legends.append(_make_legend("Colors of values of masks; 0 has none", values))
+            legends.append(_make_legend("Colors of mask values; 0 has none", values))
         return legends
 
 

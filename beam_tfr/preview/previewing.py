@@ -308,7 +308,7 @@ def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample)
     reason, example = next(iter(details.items()))
     missing = source.missing and f"; {source.missing}"
     return DataError(
-        f"no file of the sample can be converted: {reason}, such as {example}{missing}"
+        f"no file in the sample can be converted: {reason}, such as {example}{missing}"
     )
 
 
@@ -342,7 +342,7 @@ def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState)
     lock.check_lockable(output, job_state=job_state)
     state = claim.inspect_output(output, plan, overwrite=options.overwrite)
     if state.complete:
-        return _Outcome(f"writes nothing: {output} holds this dataset already", converts=False)
+        return _Outcome(f"writes nothing: {output} already holds this dataset", converts=False)
     claim.check_room(output, plan)
     text = _Outcome().text
     finished = claim.read_progress(output) if state.resumes else None

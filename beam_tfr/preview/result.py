@@ -102,7 +102,7 @@ class Preview(Printable):
             yield "kept out", f"{images}, by earlier removals ({REMOVED_FILE})"
         noun = noun_of(self.plan.options["encoding"])
         part = f"{self.sample.tried:,} of {self.plan.matched:,} {noun}"
-        yield "sample", f"{part}; what follows is estimated from it"
+        yield "sample", f"{part}; the following is estimated from it"
         details = self.listing.details | self.sample.details
         for reason, number in self.rejects.items():
             meaning = REJECT_REASONS[reason]
