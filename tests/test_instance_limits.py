@@ -374,5 +374,5 @@ def test_verify_decodes_nothing_of_a_size_that_no_image_has(tmp_path: Path) -> N
     edit_records(shard, edit)
     found = beam_tfr.verify(folder, progress=False)
     problems = "\n".join(map(str, found.problems))
-    assert "image/height is 32768, expected 96 by the image" in problems
+    assert "image/height is 32768, expected 96 according to the image" in problems
     assert "mask" not in problems

@@ -92,7 +92,7 @@ def _describe_values(begin: bytes) -> str:
 
 
 def _describe_files(begin: bytes) -> str:
-    """Describes lines with an image and its other files, such as a mask; empty for other lines."""
+    """Describes lines of an image and its other files, such as a mask; empty for other lines."""
     separator, rows = _split_rows(begin)
     columns = [*zip(*rows, strict=True)][1:]
     if not _LINE_ABOUT_IMAGE.search(begin) or not columns:
@@ -134,7 +134,7 @@ def _name_files(columns: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
-    """Splits the first lines of a text file into cells, with the same number in each line.
+    """Splits the first lines of a text file into cells, the same number in each line.
 
     Returns:
         The separator, as pandas spells it, and the rows; both empty if no separator divides all
@@ -150,7 +150,7 @@ def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
 
 
 def _write_table(separator: str, names: Sequence[str]) -> str:
-    """Returns the pandas command that writes a table from a text file without a header."""
+    """Returns the line of pandas that writes a table from a text file without a header."""
     return (
         f"with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
         "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
@@ -163,7 +163,7 @@ def _all_match(cells: Sequence[bytes], pattern: re.Pattern[bytes]) -> bool:
 
 
 def _list_options(names: Sequence[str]) -> str:
-    """Lists the options that read a table whose columns have these names."""
+    """Lists the options that read a table with columns of such names."""
     if {*_SIZES} <= {*names}:  # these names imply the options
         return "`table=`"
     if {*_CORNERS} <= {*names}:
@@ -193,7 +193,7 @@ def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _name_sides(boxes: Sequence[Sequence[bytes]]) -> tuple[str, ...]:
-    """Names four columns if they hold boxes; empty if they do not.
+    """Names four columns if they are boxes; empty if they are not.
 
     Args:
         boxes: the four cells of each line.

@@ -78,12 +78,12 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
 
 
 def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> str:
-    """Names the layout without classes for splits in which no folder is kept; may be empty.
+    """Names the layout without classes that reads splits of which no folder is kept; may be empty.
 
     Args:
         folders: all image folders.
         layout: the layout with classes.
-        kept: the image folders that the layout reads correctly.
+        kept: the image folders that it reads as they are meant.
     """
     split_of = splits_within([*folders])
     lost = {split_of[folder] for folder in split_of.keys() - kept}

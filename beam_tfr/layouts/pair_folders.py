@@ -1,4 +1,4 @@
-"""Finds folders with pairs of photos: HR and LR, source and target, blur and sharp."""
+"""Finds folders that hold pairs of photos: HR and LR, source and target, blur and sharp."""
 
 import collections
 import re
@@ -31,11 +31,11 @@ _MOST_FILES = 900  # in a folder whose names are all known
 
 
 class _Place(NamedTuple):
-    """A place in paths where folders with pairs may be.
+    """A place in paths where folders of pairs may be.
 
     Attributes:
-        parent: path of the folder that contains them.
-        before: the common beginning of their names.
+        parent: path of the folder that they are in.
+        before: what their names begin with.
         below: path of the folder in each that holds files, without scales.
     """
 
@@ -48,9 +48,9 @@ class _PairFolder(NamedTuple):
     """A folder that may hold one photo of each pair.
 
     Attributes:
-        path: path of the folder with the files.
-        name: the folder name that suggests a kind of photo.
-        word: the word in the name that suggests it, in lower case.
+        path: path of the folder of the files.
+        name: the name that says what it holds.
+        word: the word in the name, in lower case.
     """
 
     path: str
@@ -63,12 +63,12 @@ def describe_pair_folders(
 ) -> str:
     """Reports folders that look like pairs of photos; empty if there are none.
 
-    Their names suggest pairs, and nearly all of their files have the same names, except for scales
-    and words such as those in the folder names.
+    Their names say so, and nearly all of their files have the same names, but for scales and such
+    words.
 
     Args:
-        folders: image folder -> number of images.
-        names_in: folder -> names of files in it; may return none.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
         in_archives: whether some may be in archives.
     """
     pairs = find_pair_folders(folders, names_in)
@@ -94,11 +94,11 @@ def find_pair_folders(
     """Finds folders that look like pairs of photos.
 
     Args:
-        folders: image folder -> number of images.
-        names_in: folder -> names of files in it; may return none.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
 
     Returns:
-        Place -> its folders; empty if other folders hold images too, since all may then be classes.
+        Place -> its folders; empty if other folders hold images too, as then these may be classes.
     """
     places = _group_folders(folders)
     in_places = {folder.path for group in places.values() for folder in group}
@@ -112,7 +112,7 @@ def find_pair_folders(
 
 
 def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
-    """Groups the folders whose names suggest pairs."""
+    """Groups the folders that are named like those of pairs."""
     places = collections.defaultdict[_Place, list[_PairFolder]](list)
     for path in folders:
         parts = path.split("/")
@@ -127,20 +127,20 @@ def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
 
 
 def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int]) -> bool:
-    """Whether the folders at a place have different words, and similar numbers of images."""
+    """Whether the folders of a place have different words, and similar numbers of images."""
     words = {folder.word for folder in group}
     numbers = [folders[folder.path] for folder in group]
     return len(words) > 1 and min(numbers) >= _LEAST_PAIRED * max(numbers)
 
 
 def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
-    """Whether nearly all files in some folders have the same names, as far as they are known.
+    """Whether nearly all files of folders have the same names, as far as they are known.
 
-    Scales, and words that suggest pairs, are not part of these names.
+    Scales and words that name folders of pairs are no part of these names.
 
     Args:
         group: the folders.
-        names_in: folder -> names of files in it; may return none.
+        names_in: folder -> names of files in it, maybe none.
     """
     all_stems = list[set[str]]()
     for names in _list_known_names(group, names_in):
@@ -152,7 +152,7 @@ def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
 
 
 def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterator[Sequence[str]]:
-    """Yields the names of all files in each folder; leaves out folders if they are not known."""
+    """Yields the names of all files in each folder; leaves out folders where they are unknown."""
     for folder in group:
         names = names_in(folder.path)
         if 0 < len(names) < _MOST_FILES:
@@ -160,7 +160,7 @@ def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterat
 
 
 def _stem_of_pair(name: str) -> str:
-    """Returns the part of a file name that both photos of a pair share."""
+    """Returns the part of a file's name that both photos of a pair have."""
     stem = _SCALE.sub("", stem_of_image(name))
     return _WORD_IN_NAME.sub("", stem)
 
@@ -172,8 +172,8 @@ def _are_unlike(
 
     Args:
         group: the folders.
-        folders: image folder -> number of images.
-        names_in: folder -> names of files in it; may return none.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
     """
     numbers = {folders[folder.path] for folder in group}
     known_names = {frozenset(names) for names in _list_known_names(group, names_in)}
@@ -181,7 +181,7 @@ def _are_unlike(
 
 
 def _describe_cure(pairs: Mapping[_Place, Sequence[_PairFolder]], names: Sequence[str]) -> str:
-    """Says how to make an input from the folders with each name.
+    """Says how to get the folders of each name as an input.
 
     Args:
         pairs: place -> folders.

@@ -185,7 +185,7 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_inner_objects(content: _Values) -> str:
-    """Returns the message about rows by id, or image names by split and class; often empty.
+    """Returns the message about rows by id, or names of images by split and class; mostly empty.
 
     Args:
         content: key -> value.
