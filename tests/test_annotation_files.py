@@ -211,6 +211,24 @@ def test_names_with_spaces_are_found_in_json(tmp_path: Path) -> None:
     assert not ImageMentions(["/i/Dent 2.jpg"]).describe([str(path)], "files")
 
 
+@pytest.mark.parametrize(
+    ("begin", "is_told"),
+    [
+        ("id, hemorrhage\n0,1\n1,1\n2,0\n", True),
+        ("name;tumor\n000;1\n001;1\n002;0\n", True),
+        ('"photo","size"\n"3","1"\n"2","0"\n"1","0"\n', True),
+        ("epoch,loss\n1,0.5\n", False),
+        ("loss,step\n0.5,1\n0.4,2\n", False),
+        ("1\n2\n3\n", False),
+    ],
+)
+def test_numbers_that_name_most_images_are_names(begin: str, is_told: bool, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(begin)
+    images = [f"/i/{number:03}.png" for number in range(4 if "3" in begin else 3)]
+    assert bool(ImageMentions(images).describe([str(path)], "files")) == is_told
+
+
 def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path: Path) -> None:
     """Following its layout, people would lose them."""
     for name in ("train/1.jpg", "val/2.jpg", "val/2_mask.png"):

@@ -217,6 +217,36 @@ def test_numbers_that_lost_their_zeros_are_told(tmp_path: Path, number: str, is_
     assert missing.startswith("none of the first 2 images exists")
 
 
+@pytest.mark.parametrize("folder", ["", "scans/"])
+@pytest.mark.parametrize("extension", ["", ".jpg"])
+def test_the_line_of_pandas_brings_lost_zeros_back(
+    folder: str, extension: str, tmp_path: Path
+) -> None:
+    numbers = [9, 10, 100]  # the last one has lost none
+    write_images(tmp_path, *(f"{folder}{number:03}.jpg" for number in numbers))
+    table = tmp_path / "t.csv"
+    write_csv(table, *(f"{number}{extension}" for number in numbers))
+    options = {"table": str(table), "image_root": str(tmp_path / folder), **OPTIONS}
+    (text,) = (text for text in open_input(**options).warnings if "some of the first" in text)
+    frame = pandas.read_csv(table)
+    command = text[text.index("table[NAME]") :]
+    frame["image"] = eval(command, {"table": frame, "NAME": "image"})
+    frame.to_csv(table, index=False)
+    assert keys_of(open_input(**options)) == ["009.jpg", "010.jpg", "100.jpg"]
+
+
+def test_a_folder_of_images_whose_numbers_lost_zeros_is_told(tmp_path: Path) -> None:
+    write_images(tmp_path, "scans/08.jpg", "scans/09.jpg")
+    table = tmp_path / "t.csv"
+    table.write_text("key,tumor\n8,1\n9,0\n")
+    warnings = open_input(table=str(table)).warnings
+    root = f"`image_root={tmp_path}/scans`"
+    assert any("names images, such as 8" in text and root in text for text in warnings)
+    missing = open_input(table=str(table), uri_column="key").missing
+    assert "str.zfill(2) + '.jpg'" in missing
+    assert root in missing
+
+
 def test_images_of_which_some_are_in_an_inner_folder_are_told(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     write_images(tmp_path, "1.jpg", "images/2.jpg", "masks/3.jpg")

@@ -27,7 +27,7 @@ NO_EXTENSION = ""
 OF_MANY_IMAGES = (".xml", ".json", ".yaml", ".yml", ".txt", *TEXTS, *TEXTS_TO_RENAME)
 KNOWN_EXTENSIONS = (NO_EXTENSION, *OF_MANY_IMAGES, *UNREAD)
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
-_BEGIN_BYTES = 64 << 10
+BEGIN_BYTES = 64 << 10  # the part of a file that is looked at
 _IS_TABLE = " can be read with `table=`"
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
@@ -70,7 +70,7 @@ def is_unread_label_file(path: str) -> bool:
 def read_begin(path: str) -> bytes:
     """Returns the first bytes of a file; empty if the file cannot be read."""
     with contextlib.suppress(OSError):
-        return storage.read_part(path, 0, _BEGIN_BYTES)
+        return storage.read_part(path, 0, BEGIN_BYTES)
     return b""
 
 
@@ -159,7 +159,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
 
 def _is_json_kind(begin: bytes) -> bool:
     """Whether the first bytes of a JSON file show a known kind of annotations."""
-    is_whole = len(begin) < _BEGIN_BYTES
+    is_whole = len(begin) < BEGIN_BYTES
     for keys, least in _JSON_KINDS:
         has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)
         if _has_keys(begin, keys, least) and not has_names_alone:

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr.inputs.annotation_content import (
+    BEGIN_BYTES,
     NO_EXTENSION,
     TEXTS,
     TEXTS_TO_RENAME,
@@ -27,6 +28,7 @@ _IMAGE_NAMES = re.compile(
     rf"(?<!{_IN_WORD}){_IN_WORD}{{1,255}}\.(?i:{'|'.join(FORMAT_OF)})\b".encode()
 )
 _TRUTH = re.compile("(?i)^gt[-_]|[-_]gt$")  # around the name of an image: gt_1.txt
+_NUMBER = re.compile(rb"[0-9]{1,12}")
 _LEAST_STEM = 4  # characters; such a long name is hardly in a table by chance
 
 
@@ -40,6 +42,7 @@ class ImageMentions:
     def __init__(self, paths: Sequence[str]) -> None:
         self._names = {posixpath.basename(path) for path in paths}
         self._stems = {os.path.splitext(name)[0] for name in self._names}
+        self._numbers = {int(stem) for stem in self._stems if _NUMBER.fullmatch(os.fsencode(stem))}
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
@@ -96,7 +99,22 @@ class ImageMentions:
         if not self._names.isdisjoint(named):
             return True
         cells = {os.fsdecode(cell) for cell in _list_cells(begin, extension)}
-        return not cells.isdisjoint(self._names | self._long_stems)
+        if not cells.isdisjoint(self._names | self._long_stems):
+            return True
+        return extension in TEXTS and self._are_numbered_in(begin)
+
+    def _are_numbered_in(self, begin: bytes) -> bool:
+        """Whether the first column of a text table has the numbers that name most images.
+
+        Leading zeros do not count, because spreadsheets drop them.
+        """
+        rows = [_CELLS.split(line, maxsplit=1) for line in begin.splitlines()[1:]]
+        starts = (row[0].strip(b' "') for row in rows if len(row) > 1)
+        numbers = {int(start) for start in starts if _NUMBER.fullmatch(start)}
+        named = self._numbers & numbers
+        if len(begin) == BEGIN_BYTES:  # most rows may follow
+            return bool(named)
+        return 2 * len(named) > len(self._stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
         """Whether a text file has rows of cells that name images or begin with their ids."""

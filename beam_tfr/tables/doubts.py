@@ -20,6 +20,8 @@ from beam_tfr.tables.coordinates import find_coordinates
 from beam_tfr.tables.dialects import DECIMAL_COMMA
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS
 from beam_tfr.tables.image_names import ImageFinder
+from beam_tfr.tables.lost_images import name_root
+from beam_tfr.tables.lost_zeros import find_padded_images
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.suggested_roles import suggest_roles
 
@@ -99,7 +101,7 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
         if root:
             cure = suggest_roles(content, column)
             if root != folder:
-                cure += f" with `image_root={root}`"
+                cure += f" with {name_root(root)}"
             yield (
                 f"column {column!r} names images, such as {names[0]:.100}, but each row becomes a "
                 f"record without its image: {cure} reads the images, and `encoding=row` keeps the "
@@ -119,6 +121,9 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
         return folder
     if len({*map(str, names)}) < len(names) or storage.is_remote(folder):
         return ""
+    padded = find_padded_images([str(name) for name in names], folder)
+    if padded and 2 * len(padded.names) > len(names):
+        return padded.folder
     inner = list[str]()
     with contextlib.suppress(OSError):
         inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())

@@ -1,19 +1,15 @@
 """Describes tables whose first images are all missing, with possible fixes."""
 
 import collections
-import contextlib
 import itertools
 import os
 import posixpath
-import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from beam_tfr import storage
 from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.layouts.mask_folders import is_of_masks
-from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS, drop_shared_folders, spread
@@ -26,11 +22,11 @@ from beam_tfr.tables.lost_images import (
     list_roots_of,
     name_root,
 )
+from beam_tfr.tables.lost_zeros import describe_lost_zeros
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
 
 _MOST_TABLES = 20  # tables whose images are looked up one by one
-_MOST_FILES = 10_000  # files that are searched for names that are numbers
 _NAMES_OF_TABLE = (
     "with pandas: table[NAME] = table[NAME].str.strip().str.replace('\\\\', '/')"
     ".str.rsplit('/', n=1).str[-1]"
@@ -38,7 +34,6 @@ _NAMES_OF_TABLE = (
 _NAMES_OF_COCO = (
     'jq \'.images[].file_name |= (gsub("\\\\\\\\"; "/") | split("/") | last)\' a.json > b.json'
 )
-_NUMBER = re.compile("[0-9]{1,12}")
 _FIRST_PATHS = 8  # paths that are checked for each of these tables
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
@@ -105,6 +100,9 @@ def describe_strays(survey: PathSurvey) -> str:
         return ""
     base = survey.strays[0].base
     texts = [path.text for path in survey.strays if path.base == base]
+    zeros = describe_lost_zeros(texts, base)
+    if zeros:
+        return f"some of the first images do not exist, such as {texts[0]:.200} in {base}; {zeros}"
     files_of = find_files([text for text in texts if is_plain(text)], base)
     for path, files in files_of.items():
         for root, file in files.items():
@@ -149,7 +147,7 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
-    cure = _describe_zeros(texts, base) or _describe_downloads(texts, base)
+    cure = describe_lost_zeros(texts, base) or _describe_downloads(texts, base)
     if cure:
         return f"{missing}; {cure}"
     shorter = drop_shared_folders(texts)
@@ -211,26 +209,4 @@ def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:
                 f"there is {example}: if this is an image of this table, give "
                 f"{name_root(roots[0])}, and write names without folders: {command}"
             )
-    return ""
-
-
-def _describe_zeros(texts: Sequence[str], base: str) -> str:
-    """Says what to do about numbers whose files have leading zeros, such as 0001.jpg; else empty.
-
-    Args:
-        texts: the first paths in a table.
-        base: the folder in which the files are looked up, if it is on disk; others are not listed.
-    """
-    stems = {os.path.splitext(text)[0] for text in texts}
-    if storage.is_remote(base) or not all(map(_NUMBER.fullmatch, stems)):
-        return ""
-    with contextlib.suppress(OSError), os.scandir(base) as listed:
-        for entry in itertools.islice(listed, _MOST_FILES):
-            stem, extension = os.path.splitext(entry.name)
-            if has_image_name(entry.name) and _NUMBER.fullmatch(stem) and stem.lstrip("0") in stems:
-                return (
-                    f"there is {entry.name}: if numbers have lost their leading zeros, as in "
-                    "pandas or a spreadsheet, write the names of the files; with pandas: "
-                    f"table[NAME].astype(str).str.zfill({len(stem)}) + {extension!r}"
-                )
     return ""
