@@ -152,7 +152,14 @@ def test_errors_of_the_system_name_the_file(tmp_path: Path) -> None:
         beam_tfr.update(tmp_path / "file" / "d", progress=False)
 
 
-NAMES = ["x';touch pwned;'", "$(touch pwned)", '"$(touch pwned)"', "a;b|c&d>e", "a'b"]
+NAMES = [
+    "x';touch pwned;'",
+    "$(touch pwned)",
+    '"$(touch pwned)"',
+    "a;b|c&d>e",
+    "a'b",
+    "x'\ntouch pwned\n'",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -166,7 +173,7 @@ def test_names_in_flags_that_messages_suggest_run_no_commands(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert not os.listdir(tmp_path)
-    assert run.stdout.count("\n") == 2
+    assert run.stdout.count("\n") == 2 + name.count("\n")
     assert name.replace("'", "") in run.stdout.replace("'", "")
 
 

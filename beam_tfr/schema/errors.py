@@ -135,7 +135,7 @@ def _spell_flag(match: re.Match[str]) -> str:
     is_quoted = value.startswith(("'", '"'))
     if names_columns and not is_quoted and _FOR_SHELL.search(value):
         value = shlex.quote(value)
-    if _has_commands(value):
+    elif _has_commands(value):
         begin, _, rest = value.partition("'")
         middle, _, end = rest.rpartition("'")
         value = shlex.quote(f"{begin}{middle}{end}")
@@ -147,7 +147,9 @@ def _has_commands(value: str) -> bool:
 
     The names of files and columns, which may be anything, can end the quotes around them.
     """
-    if '"' in value and "$" in value:  # shells evaluate both $(…) and quotes
+    if '"' in value and "$" in value:  # shells evaluate $(…) between double quotes
+        return True
+    if "\n" in value or "\r" in value:  # a line break ends a command
         return True
     lexer = shlex.shlex(value, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
