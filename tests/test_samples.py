@@ -555,12 +555,15 @@ def test_more_images_in_a_row_need_a_role(images: list[bytes], tmp_path: Path) -
     ):
         with pytest.raises(BeamTfrError) as caught:
             package.plan(table=tmp_path / "t.tfrecord", output=tmp_path / "d", **options)
-        assert str(caught.value).partition(".tfrecord`: ")[2] == (
-            "column 'depth' holds images, or other bytes that are not text; name it as "
-            "`uri_column=depth`, or, if these are grayscale PNGs, as `feature_columns=depth:pair` "
-            "next to another, or leave it out; two color images become two datasets that differ "
-            "only in `uri_column=`; `feature_columns=depth:bytes` stores the bytes as they are"
-        )
+        message = str(caught.value)
+        assert "column 'depth' holds images, or other bytes that are not text" in message
+        for cure in (
+            "`uri_column=depth`",
+            "`feature_columns=depth:mask` for masks, or depth:pair for the other",
+            "`feature_columns=depth:bytes`",
+        ):
+            assert cure in message
+        assert ("instead of `label_column=`" in message) == ("label_column" in options)
 
 
 def test_lists_of_images_are_refused_with_the_line_that_reads_them(tmp_path: Path) -> None:

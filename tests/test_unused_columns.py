@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
@@ -93,6 +94,54 @@ def test_columns_of_a_table_that_are_not_stored(tmp_path: Path) -> None:
     assert "columns age, note are stored:" in line
     assert not unused_lines(path, **roles, feature_columns={"age": "int64"})
     assert not unused_lines(path, **roles, feature_columns={})
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "cure"),
+    [
+        ("label", ["m/1.png", "", "m/3.PNG"], "`feature_columns=label:mask`"),
+        ("it's", ["m/1.png", "m/2.png", "m/3.png"], "`feature_columns='it'\"'\"'s:mask'`"),
+        ("label", ["m/1.png", "cat", "dog"], ""),
+        ("source", ["http://x/1.png", "http://x/2.png", "http://x/3.png"], ""),
+    ],
+)
+def test_paths_of_other_images_may_be_masks(
+    column: str, cells: list[str], cure: str, tmp_path: Path
+) -> None:
+    names = ["1.jpg", "2.jpg", "3.jpg"]
+    for name in names:
+        PIL.Image.new("RGB", (4, 4)).save(tmp_path / name)
+    table = tmp_path / "t.csv"
+    pandas.DataFrame({"path": names, column: cells}).to_csv(table, index=False)
+    options = ConvertOptions(table=(str(table),), uri_column="path", output="/o")
+    (text,) = open_tables(find_content(options)).warnings
+    assert (cure in text) if cure else (":mask" not in text)
+
+
+def test_images_in_a_second_column_of_parquet_may_be_masks(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    PIL.Image.new("L", (4, 4)).save(buffer, "PNG")
+    image = {"bytes": buffer.getvalue(), "path": None}
+    table = tmp_path / "t.parquet"
+    pandas.DataFrame({"image": [image], "label": [image]}).to_parquet(table)
+    cure = "`feature_columns=label:mask`"
+    options = ConvertOptions(table=(str(table),), uri_column="image", output="/o")
+    assert any(cure in text for text in open_tables(find_content(options)).warnings)
+    options = dataclasses.replace(options, label_column="label")
+    with pytest.raises(UsageError, match=f"{cure} for masks.* instead of `label_column=`"):
+        open_tables(find_content(options))
+
+
+def test_paths_as_classes_are_told(tmp_path: Path) -> None:
+    PIL.Image.new("RGB", (4, 4)).save(tmp_path / "1.jpg")
+    table = tmp_path / "t.csv"
+    for cell, is_told in (("m/1.png", True), ("1.xml", True), ("cat", False)):
+        table.write_text(f"path,label\n1.jpg,{cell}\n")
+        options = ConvertOptions(
+            table=(str(table),), uri_column="path", label_column="label", output="/o"
+        )
+        warnings = open_tables(find_content(options)).warnings
+        assert any("paths as classes" in text for text in warnings) == is_told
 
 
 def test_names_of_columns_with_spaces_are_quoted_in_cures(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Warns if the first rows of tables look like something other than how they are used."""
 
 import contextlib
+import itertools
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -35,6 +37,7 @@ _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")
 # Strings that look like lists or objects of JSON, Python or NumPy.
 _LIKE_LIST = re.compile(r"\s*(?:\[.*\]|\(\s*['\"0-9].*,[^,]*\)|\{\s*['\"].*\})\s*", re.DOTALL)
 _LIKE_OBJECTS = re.compile(r"\s*+\[?\s*+\{")
+_FILE_PATH = re.compile(r"(?i)\S[^\n]*\.(?:png|xml|txt|json)")
 _TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FIRST_CELLS = 20  # cells of a column that must all name images
 _MOST_FOLDERS = 20  # folders next to a table that are searched for images
@@ -53,6 +56,20 @@ def warn_of_numbers_as_classes(
             f"`feature_columns={column}:float` instead of `label_column=`; readers return it in "
             f"place of labels with target={column!r}"
         )
+
+
+def warn_of_paths_as_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:
+    """Yields a warning if classes are the paths of other files, such as masks."""
+    texts = [name for name in itertools.islice(names, _FIRST_CELLS) if isinstance(name, str)]
+    if not options.uri_column or not texts or not all(map(_FILE_PATH.fullmatch, texts)):
+        return
+    column = options.label_column
+    mask = shlex.quote(f"{column}:mask")
+    yield (
+        f"column {column!r} has paths as classes, such as {texts[0]:.100}; without "
+        f"`label_column=`, `feature_columns={mask}` stores PNGs at these paths as masks; boxes "
+        "and classes in label files need a `table=` of their own"
+    )
 
 
 def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[str]:

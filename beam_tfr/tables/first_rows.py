@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -301,10 +302,14 @@ def check_images(
     for name, cells in sample.items():
         if name in images:
             continue
+        mask = shlex.quote(f"{name}:mask")
+        pair = shlex.quote(f"{name}:pair")
+        instead = " instead of `label_column=`" if name == content.options.label_column else ""
         cure = (
-            f"name it as `uri_column={name}`, or, if these are grayscale PNGs, as "
-            f"`feature_columns={name}:pair` next to another, or leave it out; two color images "
-            "become two datasets that differ only in `uri_column=`"
+            f"name it as `uri_column={shlex.quote(name)}`; or, next to another image column, as "
+            f"`feature_columns={mask}` for masks, or {pair} for the other images of pairs{instead} "
+            "(PNGs; those of pairs in gray); or leave it out; two color images become two datasets "
+            "that differ only in `uri_column=`"
         )
         if _holds(storage.Entry, cells[0]):
             raise table_error(path, f"column {name!r} holds images; {cure}")

@@ -28,6 +28,7 @@ from beam_tfr.tables.doubts import (
     warn_of_ignored_orientation,
     warn_of_images,
     warn_of_numbers_as_classes,
+    warn_of_paths_as_classes,
     warn_of_texts,
 )
 from beam_tfr.tables.first_rows import (
@@ -186,6 +187,7 @@ def open_tables(
             *warn_of_groups(content, image_paths),
             *warn_of_images(content, cells),
             *warn_of_numbers_as_classes(options, class_texts, len(labels)),
+            *warn_of_paths_as_classes(options, class_texts),
             *warn_of_several_classes(options, class_texts),
             *first_notes([*warn_of_texts(features, declarations, cells, typed=typed)]),
             *warn_of_rounded_numbers(options, features, declarations, cells, typed=typed),

@@ -30,6 +30,7 @@ from beam_tfr.tables.unused.class_flags import find_class_flags
 from beam_tfr.tables.unused.exports import find_labelbox, find_regions
 from beam_tfr.tables.unused.masks import (
     find_masks,
+    find_more_images,
     find_run_lengths,
     find_second_images,
     find_stored_masks,
@@ -53,6 +54,7 @@ _FINDERS: tuple[Callable[[TableContent, Sequence[str]], Suggestion | None], ...]
     find_polygons,
     find_points,
     find_run_lengths,
+    find_more_images,
     find_masks,
     find_objects,
     find_class_flags,

@@ -1,9 +1,11 @@
 """Finds columns that may hold masks, or images in addition to those that are converted."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from beam_tfr import storage
 from beam_tfr.features.cells import is_missing
 from beam_tfr.schema.feature_names import MASK
 from beam_tfr.tables.base import list_columns
@@ -14,6 +16,8 @@ from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 # Names of columns with run lengths of masks, as in Kaggle competitions.
 _RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
 _RUNS = re.compile(r"\s*+(?:[0-9]++\s++[0-9]++(?:\s++|$))++")  # 100 5 200 3; in linear time
+_PNG_PATH = re.compile(r"(?i)(?![a-z]+://)[^\n]{1,4096}\.png\s*")
+_MOST_COLUMNS = 100  # whose first cells are examined
 # Names of columns with the paths of masks.
 _MASKS = re.compile(
     r"(?i)(.*[_. ])?(masks?|seg|segmentation)([_. ]?(files?|images?|paths?|names?))?"
@@ -50,9 +54,45 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         return None
     message = (
         f"no values of {list_columns(masks)} are stored: if they are paths of masks, "
-        f"`feature_columns={masks[0]}:mask` stores the masks"
+        f"`feature_columns={shlex.quote(f'{masks[0]}:mask')}` stores the masks"
     )
     return Suggestion(masks, message)
+
+
+def find_more_images(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
+    """Finds columns of images, or of paths of PNGs, in addition to the image column.
+
+    Examples are the masks of segmentation datasets on the Hugging Face Hub.
+    """
+    if content.read_rows or isinstance(content.table_format, Samples):
+        return None
+    cells_of = read_first_cells(content, columns[:_MOST_COLUMNS])
+    images = [name for name, cells in cells_of.items() if _are_images(cells)]
+    if not images:
+        return None
+    mask = shlex.quote(f"{images[0]}:mask")
+    pair = shlex.quote(f"{images[0]}:pair")
+    message = (
+        f"no values of {list_columns(images)}, which hold or name images, are stored: "
+        f"`feature_columns={mask}` stores masks, and {pair} the other image of a pair; masks "
+        "must be PNGs, and the images of a pair gray PNGs"
+    )
+    return Suggestion(images, message)
+
+
+def _are_images(cells: Sequence[Any]) -> bool:
+    """Whether cells hold images or paths of PNGs; missing cells are ignored, if there are others.
+
+    Web addresses do not count, because they cannot be read.
+    """
+    present = [cell for cell in cells if not is_missing(cell)]
+    return bool(present) and all(map(_is_image, present))
+
+
+def _is_image(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return _PNG_PATH.fullmatch(cell) is not None
+    return isinstance(cell, storage.Entry)
 
 
 def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
