@@ -122,6 +122,19 @@ def test_rows_of_a_file_are_joined(tmp_path: Path, name: str, *, named: bool) ->
     assert len(tables.warnings) == 1
 
 
+def test_images_without_a_row_are_told(tmp_path: Path) -> None:
+    for name in ("a.jpg", "b.jpg", "c.jpg", "left out.jpg"):
+        Image.new("RGB", (40, 30)).save(tmp_path / name)
+    table = tmp_path / "t.csv"
+    table.write_text(as_csv(HEADER, ROWS))
+    content = find_content(ConvertOptions(table=(str(table),), output="/o"))
+    (line,) = [line for line in open_tables(content).warnings if "left out.jpg" in line]
+    assert "1 image in the folders of the other images is left out" in line
+    (tmp_path / "left out.jpg").unlink()
+    content = find_content(ConvertOptions(table=(str(table),), output="/o"))
+    assert not any("left out" in line for line in open_tables(content).warnings)
+
+
 def test_copies_of_joined_rows_are_settled(tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text(as_csv(HEADER, ROWS))
     write_images(tmp_path, *EXPECTED)

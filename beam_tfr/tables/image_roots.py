@@ -44,6 +44,8 @@ from beam_tfr.tables.part_folders import (
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
 from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
 
+_TEXTS = (".csv", ".tsv")
+
 
 class ImageRoots(NamedTuple):
     """The folders that image paths start from.
@@ -402,12 +404,18 @@ def _is_certain(cell: str) -> bool:
 def _warn_of_left_out(
     content: TableContent, read: RowReader, choose: Callable[[str], str], finder: ImageFinder
 ) -> Iterator[str]:
-    """Yields a warning about images that files of Pascal VOC, COCO or Create ML do not describe."""
+    """Yields a warning about images without annotations, which the tables do not list.
+
+    Looks at Pascal VOC, COCO and Create ML, and at tables with a row for each box.
+    """
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return
     read_uris = _uri_reader(uri_column, read)
     if content.table_format.of_one_image:
         yield from filter(None, [describe_unlabelled(content.files, read_uris, choose, finder)])
-    elif table_suffix(content.files[0]) == ".json":
+        return
+    suffix = table_suffix(content.files[0])
+    has_row_per_box = content.implies_features and suffix in _TEXTS
+    if suffix == ".json" or has_row_per_box:
         yield from filter(None, [describe_unlisted(content.files, read_uris, choose, finder)])

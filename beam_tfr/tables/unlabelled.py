@@ -82,7 +82,7 @@ def describe_unlisted(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
 ) -> str:
-    """Returns the message about images of COCO that no table lists; empty if there are none.
+    """Returns the message about images that no table lists; empty if there are none.
 
     Looks at the folders of the listed images. If that would take long, the message says that they
     were not checked.
@@ -108,7 +108,7 @@ def describe_unlisted(
             f"{error}"
         )
     folders = dict.fromkeys(map(os.path.dirname, listed))
-    cause = "none of the annotation files lists it"
+    cause = "none of the tables lists it"
     return _describe_left_out(folders, lambda path: path not in listed, cause)
 
 
@@ -133,7 +133,7 @@ def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[st
     if num_bytes <= _MOST_BYTES:
         for table in tables:
             yield table, read_uris(table)
-    elif num_bytes > _MOST_SCANNED or are_remote:
+    elif num_bytes > _MOST_SCANNED or are_remote or not tables[0].endswith(".json"):
         raise NotLookedAtError(f"{num_bytes >> 20:,} MiB would have to be read for this")
     else:
         for table in tables:
