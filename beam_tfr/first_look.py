@@ -13,11 +13,15 @@ from beam_tfr import storage
 from beam_tfr.console.terminal import counted
 from beam_tfr.features.companions import Companion
 from beam_tfr.features.features_dict import FeaturesDict
-from beam_tfr.inputs.annotation_files import describe_annotations, describe_labels_beside
+from beam_tfr.inputs.annotation_files import (
+    describe_annotations,
+    describe_labels_beside,
+    describe_labels_beside_archives,
+)
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.listing import list_names, match_files
-from beam_tfr.inputs.patterns import describe_unused
+from beam_tfr.inputs.patterns import ARCHIVE, describe_unused
 from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles, describe_missed
 from beam_tfr.inputs.split_lists import describe_split_lists
@@ -255,6 +259,8 @@ def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -
     paths = look.files.paths
     yield describe_annotations(annotations, paths)
     yield describe_labels_beside(source.root, paths, look.first_names)
+    archives = [*filter(ARCHIVE.search, source.input)]
+    yield describe_labels_beside_archives(archives, look.first_names)
 
 
 def describe_strays(look: FirstLook) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import zipfile
 from pathlib import Path
 
 import pandas
@@ -227,6 +229,28 @@ def test_numbers_that_name_most_images_are_names(begin: str, is_told: bool, tmp_
     path.write_text(begin)
     images = [f"/i/{number:03}.png" for number in range(4 if "3" in begin else 3)]
     assert bool(ImageMentions(images).describe([str(path)], "files")) == is_told
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_told"),
+    [
+        ("one_train.txt", "1.jpg 2\n2.jpg 1\n", True),
+        ("my labels.csv", "a,b\n1.jpg,2\n", True),
+        ("notes.txt", "made by hand\n", False),
+        ("run.py", "open('1.jpg')\n", False),
+    ],
+)
+def test_lists_beside_an_archive_are_told(
+    name: str, content: str, is_told: bool, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("all/cat/1.jpg", b"")
+    (tmp_path / name).write_text(content)
+    options = ConvertOptions(input=(f"{tmp_path}/all.zip",), output=str(tmp_path / "d"))
+    lines = [text for text in early_warnings(open_source(options)) if "next to archives" in text]
+    assert bool(lines) == is_told
+    if is_told:
+        assert f"`table={shlex.quote(f'{tmp_path}/{name}')}`" in lines[0]
 
 
 def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path: Path) -> None:

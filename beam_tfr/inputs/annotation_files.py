@@ -6,8 +6,10 @@ The annotations are next to the folder, or among the files that its listing skip
 import collections
 import itertools
 import posixpath
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from beam_tfr import storage
 from beam_tfr.inputs.annotation_content import (
     OF_MANY_IMAGES,
     annotation_extension,
@@ -17,10 +19,11 @@ from beam_tfr.inputs.annotation_content import (
 )
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
-from beam_tfr.inputs.image_mentions import ImageMentions
+from beam_tfr.inputs.image_mentions import ImageMentions, names_any_image
 from beam_tfr.layouts.mask_folders import IMAGES
 
 MOST_LOOKED_INTO = 5  # files with each extension
+_MOST_BESIDE_ARCHIVES = 1_000  # files
 _MOST_READ = 20  # files with each extension that are read next to a folder
 
 
@@ -64,6 +67,30 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
     paths = [*itertools.chain.from_iterable(about.values())]
     noun = f"files next to {root}"
     return images.describe(paths, noun) or _describe_unread(paths, noun)
+
+
+def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstNames) -> str:
+    """Says which files next to archives on disk name images; empty if none do.
+
+    The images may be others, because archives are not opened.
+
+    Args:
+        archives: paths or patterns of archives.
+        first_names: lists folders.
+    """
+    folders = dict.fromkeys(map(posixpath.dirname, archives))
+    for folder in itertools.filterfalse(storage.is_remote, folders):
+        names = sorted(first_names.list_names(folder, _MOST_BESIDE_ARCHIVES))
+        about = [name for name in names if annotation_extension(name) in OF_MANY_IMAGES]
+        for name in about[:_MOST_READ]:
+            path = storage.join(folder, name)
+            if names_any_image(read_begin(path)):
+                return (
+                    f"files next to archives, such as {path}, name images, but are not read: if "
+                    "these images are in an archive, unpack it; then "
+                    f"`table={shlex.quote(path)}` reads this file, or explains how to"
+                )
+    return ""
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:

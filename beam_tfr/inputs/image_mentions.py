@@ -124,6 +124,11 @@ class ImageMentions:
         return self.are_named_in(begin, ".txt") or not starts.isdisjoint(self._long_stems)
 
 
+def names_any_image(begin: bytes) -> bool:
+    """Whether the first bytes of a file name images."""
+    return _IMAGE_NAMES.search(begin) is not None
+
+
 def _extension_of(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
