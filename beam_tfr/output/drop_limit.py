@@ -75,8 +75,9 @@ class DropLimit(NamedTuple):
         if dropped == self.images:
             cause = (
                 "No image has the same key. Keys are paths below the folder that all images "
-                "share, so they change with that folder; and an update needs the whole input, "
-                "old and new images"
+                "share, so they change with that folder, and have any top folder in an archive: "
+                "give the input in the same form as before; and an update needs the whole "
+                "input, old and new images"
             )
         return (
             f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} in "
