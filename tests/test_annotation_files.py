@@ -185,6 +185,23 @@ def test_files_with_the_stem_of_each_image_are_told(
     assert any(f"{tmp_path}/in/x/a.{extension}, are named like" in line for line in warnings)
 
 
+def test_all_tables_that_name_images_are_told(tmp_path: Path) -> None:
+    """As of HAM10000: the table of pixels comes first, and names no image."""
+    names = [f"ISIC_{number}" for number in range(3)]
+    for name in names:
+        (tmp_path / "part_1").mkdir(exist_ok=True)
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "part_1" / f"{name}.jpg")
+    pixels = "".join(f"pixel{number}," for number in range(64))
+    (tmp_path / "a_pixels.csv").write_text(f"{pixels}label\n" + "7," * 64 + "2\n")
+    (tmp_path / "metadata.csv").write_text(
+        "lesion_id,image_id,dx\n" + "".join(f"L{name},{name},nv\n" for name in names)
+    )
+    notes = [*early_warnings(open_source(ConvertOptions(input=(str(tmp_path),), output="/o")))]
+    assert any(
+        "a_pixels.csv" in note and "/metadata.csv also names images" in note for note in notes
+    )
+
+
 def test_files_that_only_belong_to_images_are_not_told(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     for stem in ("a", "b"):

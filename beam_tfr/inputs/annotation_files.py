@@ -21,6 +21,7 @@ from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions, names_any_image
 from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.schema.differences import join_names
 
 MOST_LOOKED_INTO = 5  # files with each extension
 _MOST_BESIDE_ARCHIVES = 1_000  # files
@@ -37,10 +38,12 @@ def describe_annotations(
         image_paths: paths of the first images.
     """
     tables = describe_tables(candidates)
+    images = ImageMentions(image_paths)
     if tables:
-        return f"skipped files hold boxes or classes of images: {', '.join(tables)}"
+        others = _describe_other_tables(candidates, tables, images)
+        return f"skipped files hold boxes or classes of images: {', '.join(tables)}{others}"
     paths = [path for extension in sorted(candidates) for path in candidates[extension]]
-    about_images = ImageMentions(image_paths).describe(paths, "skipped files")
+    about_images = images.describe(paths, "skipped files")
     return about_images or _describe_unread(paths, "skipped files")
 
 
@@ -63,7 +66,9 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
             about[extension] += files
     tables = describe_tables(about)
     if tables:
-        return f"files next to {root} hold boxes or classes of its images: {', '.join(tables)}"
+        others = _describe_other_tables(about, tables, images)
+        noun = f"files next to {root}"
+        return f"{noun} hold boxes or classes of its images: {', '.join(tables)}{others}"
     paths = [*itertools.chain.from_iterable(about.values())]
     noun = f"files next to {root}"
     return images.describe(paths, noun) or _describe_unread(paths, noun)
@@ -91,6 +96,30 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
                     f"`table={shlex.quote(path)}` reads this file, or explains how to"
                 )
     return ""
+
+
+def _describe_other_tables(
+    candidates: Mapping[str, Sequence[str]], tables: Sequence[str], images: ImageMentions
+) -> str:
+    """Names further tables of images; empty if there are none.
+
+    Args:
+        candidates: extension -> the first files that have it.
+        tables: descriptions of the tables that are named.
+        images: finds files that name images.
+    """
+    paths = [*candidates.get(".csv", ()), *candidates.get(".tsv", ())]
+    others = list[str]()
+    for path in paths:
+        is_named = any(path in table for table in tables)
+        if not is_named and images.are_listed_in(path):
+            others.append(path)
+    if not others:
+        return ""
+    verb = "names" if len(others) == 1 else "name"
+    return (
+        f"; {join_names(others)} also {verb} images: `table=` reads such a file, or explains how to"
+    )
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:

@@ -93,6 +93,12 @@ class ImageMentions:
             return True
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
 
+    def are_listed_in(self, path: str) -> bool:
+        """Whether a file names images, and is not named like one itself."""
+        return not self.is_named_alike(path) and self.are_named_in(
+            read_begin(path), _extension_of(path)
+        )
+
     def are_named_in(self, begin: bytes, extension: str) -> bool:
         """Whether the first bytes of a file name an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
