@@ -331,6 +331,20 @@ def test_masks_with_a_mark_within_names_are_renamed_by_the_command_told(tmp_path
     assert "`pair=mask='../zones/{path}.png'`" in text
 
 
+@pytest.mark.parametrize("outer", ["Lung Segmentation/", "masks/a/", ""])
+def test_a_folder_of_images_and_masks_may_be_named_like_masks(outer: str) -> None:
+    files = {
+        f"{outer}CXR_png": [f"C_{i}.png" for i in range(8)],
+        f"{outer}masks": [f"C_{i}_mask.png" for i in range(8)],
+    }
+
+    def kind_of(path: str) -> FileKind:
+        return FileKind.AREAS if "/masks/" in f"/{path}" else FileKind.PHOTO
+
+    text = describe_mask_folders(files, files.__getitem__, kind_of)
+    assert "/masks/{stem}_mask.png'`" in text
+
+
 @pytest.mark.parametrize("mark", ["z$(touch pwned)", "z';touch pwned;'", "z*", "a b"])
 def test_the_command_that_renames_masks_runs_nothing_else(mark: str, tmp_path: Path) -> None:
     images = [f"{name}_{i}.png" for i, name in enumerate(["cat", "dog", "bird"])]

@@ -518,6 +518,8 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
     """Yields folders named like masks, each with another folder that has the same file names."""
+    if not folders:
+        return
     shared = "/".join(common_start([folder.split("/")[:-1] for folder in folders]))
     are_masks = {folder: is_of_masks(folder.removeprefix(shared).strip("/")) for folder in folders}
     masks = [folder for folder in folders if are_masks[folder]]
