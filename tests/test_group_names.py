@@ -79,7 +79,7 @@ def test_names_without_groups(keys: list[str]) -> None:
     ("header", "fix"),
     [
         ("path,class,lesion,patient_id", "`group_column=patient_id`"),
-        ("path,class,x,y", 'table["path"].str.extract('),
+        ("path,class,x,y", "table['path'].str.extract("),
     ],
 )
 def test_tables(tmp_path: Path, header: str, fix: str) -> None:

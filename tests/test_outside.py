@@ -118,7 +118,7 @@ def test_lists_have_a_longest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder = tmp_path / "ImageSets/Main"
     folder.mkdir(parents=True)
     path.rename(folder / "train.txt")
-    with pytest.raises(UsageError, match="has more than 64 MiB"):
+    with pytest.raises(UsageError, match="is larger than 64 MiB"):
         image_sets.read_image_sets(f"{tmp_path}/Annotations/")
 
 

@@ -240,7 +240,7 @@ def test_rows_are_called_rows() -> None:
     with pytest.raises(
         DataError,
         match=r"^3 of 16 rows were rejected .*\. Nothing is published\. Fix them, leave them out "
-        r"of `table=`, or call",
+        r"of `table=`, or run again",
     ):
         totals_of(plan, infos, 0)
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
         (
             {"batch_size": 40, "remainder": "drop"},
-            "`remainder=drop`: leaves nothing of 37 examples",
+            "`remainder=drop`: leaves no complete step of 40 from 37 examples",
         ),
         (
             {"batch_size": 8, "remainder": "fill"},

@@ -304,7 +304,10 @@ OPTIONS = st.from_regex("[a-z][a-z0-9_]*", fullmatch=True)
 
 @given(
     OPTIONS,
-    st.text(st.characters(exclude_characters="`", exclude_categories=["Z", "C"]), min_size=1),
+    st.text(
+        st.characters(exclude_characters="`'\"();<>|&$\\", exclude_categories=["Z", "C"]),
+        min_size=1,
+    ),
     OPTIONS,
 )
 def test_the_options_in_an_error_become_flags_on_the_command_line(

@@ -183,7 +183,8 @@ def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
 def _name_numbers(row: Sequence[str]) -> Sequence[str]:
     """Returns names for the numbers in a row: the fifth is a class if no string may be one."""
     numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
-    texts = [cell for cell in row if cell and cell not in numbers and not IMAGE.fullmatch(cell)]
+    others = [cell for cell in row if cell and not NUMBER.fullmatch(cell)]
+    texts = [cell for cell in others if not IMAGE.fullmatch(cell)]
     classes = [text for text in texts if text.lower() not in SPLIT_WORDS]
     if len(numbers) == 1 and not classes:
         return ["class"]

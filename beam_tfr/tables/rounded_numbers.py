@@ -19,6 +19,7 @@ _SMALL_CHANGE = 1e-3  # unless values are close to each other
 _SMALL_SHARE = 1e-6  # fraction of the difference between the greatest and the least value
 _MOST_DECIMALS = 15
 _HUGE_EXPONENT = re.compile(r"[eE][-+]?[0-9]{4}")  # beyond any float; its cell is rejected
+_LONGEST = 400  # characters of a number that a float holds
 _MOST_NUMBERS = 10_000  # numbers of a column that are examined
 _MAX_EXACT = 1 << 53  # whole numbers up to this are exact in pandas' floats
 
@@ -129,7 +130,8 @@ def _read_numbers(cells: Sequence[Any]) -> Iterator[str]:
         for member in members_of(cell) if members is None else members:
             for value in members_of(member):
                 text = str(value).strip()
-                if NUMBER.fullmatch(text) and not _HUGE_EXPONENT.search(text):
+                is_number = len(text) <= _LONGEST and NUMBER.fullmatch(text)
+                if is_number and not _HUGE_EXPONENT.search(text):
                     yield text
 
 

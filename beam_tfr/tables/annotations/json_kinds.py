@@ -249,7 +249,7 @@ def describe_begin(begin: bytes) -> str:
 
     A file that is longer than these bytes is judged by its keys alone.
     """
-    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return describe_kind(begin)
     return _describe_marks({key.decode() for key in _KEYS.findall(begin[:_BEGIN_BYTES])})
 
