@@ -106,7 +106,7 @@ def test_files_of_coco_for_each_split_are_told_apart(tmp_path: Path) -> None:
     assert len(commands) == 2
     for command, split in zip(commands, ["train", "val"], strict=True):
         subprocess.run(command, cwd=tmp_path, shell=True, check=True)
-        assert json.loads((tmp_path / f"{split}.json").read_text()) == coco
+        assert json.loads((tmp_path / f"only-{split}.json").read_text()) == coco
 
 
 @pytest.mark.parametrize("content", [{}, {"a": 1}, {"a": [], "b": ["x"]}, {"a": {"b": [1]}}])

@@ -16,6 +16,7 @@ from beam_tfr.layouts.split_names import are_splits
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import has_image_name
 
+_MOST_PARTS = 5  # that a message names
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _IMAGE_COLUMN = re.compile(r"(?i)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
 _LABEL_COLUMN = re.compile("(?i)(?:label|class|category)s?(?:_?names?)?")
@@ -111,8 +112,11 @@ def _describe_parts(parts: Iterable[str]) -> str:
     Args:
         parts: the keys of the COCO files.
     """
-    commands = [_write_command(_access(key), f"{key}.json", flags="") for key in parts]
-    return f"holds several COCO files; write each to its own file: {', '.join(commands)}"
+    keys = [*parts]
+    plain = [key for key in keys if _PLAIN_KEY.fullmatch(key)][:_MOST_PARTS]
+    commands = [_write_command(_access(key), f"only-{key}.json", flags="") for key in plain]
+    others = f"; the same for {len(keys) - len(plain):,} more" if len(plain) < len(keys) else ""
+    return f"holds several COCO files; write each to its own file: {', '.join(commands)}{others}"
 
 
 def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> str:
