@@ -52,6 +52,7 @@ from beam_tfr.tables.paths import resolve_path
 from beam_tfr.tables.rows import Tables, file_of
 
 MOST_LOOKED_AT = 10_000  # files in a first look
+_MOST_LEVELS = 5  # folders between the root and the images in which lists are looked for
 _FIRST_WORD = re.compile("([A-Za-z]+)([-_ .])")
 
 
@@ -197,8 +198,20 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
         yield f"{text}: {_cure_split_names(source, paths)}"
     if source.has_list:
         return
-    lists = describe_split_lists([source.root], paths, first_names=look.first_names)
+    folders = [*_list_folders_to_images(source.root, paths)]
+    lists = describe_split_lists(folders, paths, first_names=look.first_names)
     yield from filter(None, [lists])
+
+
+def _list_folders_to_images(root: str, paths: Sequence[str]) -> Iterator[str]:
+    """Yields the root, and on a disk the folders in it that hold all images, from the outermost."""
+    yield root
+    if not paths or storage.is_remote(root):
+        return
+    shared = os.path.commonpath(map(os.path.dirname, paths))
+    names = shared.removeprefix(root).split("/") if shared.startswith(root) else []
+    for number in range(1, min(len(names), _MOST_LEVELS) + 1):
+        yield root + "/".join(names[:number])
 
 
 def describe_random(look: FirstLook) -> Iterator[str]:

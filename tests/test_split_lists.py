@@ -258,3 +258,19 @@ def test_lists_beside_a_yaml_that_names_none_are_told(tmp_path: Path) -> None:
     assert "train: train.txt" in text
     (tmp_path / "data.yaml").write_text("train: train.txt\nnames: [cat]\n")
     assert not any(START in text for text in warnings_of(table=f"{tmp_path}/data.yaml"))
+
+
+def test_lists_next_to_folders_of_images_below_the_input_are_told(tmp_path: Path) -> None:
+    """As of Food-101, if the folder around it is the input."""
+    root = tmp_path / "in" / "food-101"
+    for label in ("cake", "pie"):
+        (root / "images" / label).mkdir(parents=True)
+        for number in range(4):
+            (root / "images" / label / f"{number}.jpg").touch()
+    (root / "meta").mkdir()
+    for split, numbers in (("train", "012"), ("test", "3")):
+        names = [f"{label}/{number}" for label in ("cake", "pie") for number in numbers]
+        (root / "meta" / f"{split}.txt").write_text("\n".join(names))
+    source = open_source(ConvertOptions(input=(str(tmp_path / "in"),), output="/o"))
+    text = " ".join(early_warnings(source))
+    assert f"{root}/meta/test.txt, {root}/meta/train.txt" in text

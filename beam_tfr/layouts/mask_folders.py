@@ -338,8 +338,9 @@ def find_mask_folders(
     named = _find_named_masks(ordered, names_at, holds_photos)
     if named:
         return named
+    masks = {*_select_masks(ordered)}
     without_photos = [
-        folder for folder in ordered if not is_of_masks(folder) or not holds_photos(folder)
+        folder for folder in ordered if folder not in masks or not holds_photos(folder)
     ]
     compared = next(_compare_files(without_photos, names_in), None)
     compared = compared or _find_deep_masks(_group_names(without_photos))
@@ -518,19 +519,26 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
     """Yields folders named like masks, each with another folder that has the same file names."""
-    if not folders:
-        return
-    shared = "/".join(common_start([folder.split("/")[:-1] for folder in folders]))
-    are_masks = {folder: is_of_masks(folder.removeprefix(shared).strip("/")) for folder in folders}
-    masks = [folder for folder in folders if are_masks[folder]]
+    masks = _select_masks(folders)
+    images = [folder for folder in folders if folder not in masks][:_MOST_FOLDERS]
     masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
-    images = [folder for folder in folders if not are_masks[folder]][:_MOST_FOLDERS]
     if not masks or not images:
         return
     names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
     for mask_folder, image_folder in itertools.product(masks, images):
         if have_masks(names[image_folder], names[mask_folder]):
             yield _divide_paths(image_folder, mask_folder)
+
+
+def _select_masks(folders: Sequence[str]) -> list[str]:
+    """Returns the folders that are named like masks, or are below folders that are.
+
+    The names of folders around all of them do not count, such as that of a whole dataset.
+    """
+    if not folders:
+        return []
+    around = "/".join(common_start([folder.split("/")[:-1] for folder in folders]))
+    return [folder for folder in folders if is_of_masks(folder.removeprefix(around).strip("/"))]
 
 
 def _divide_paths(images: str, masks: str) -> MaskFolders:
