@@ -116,7 +116,7 @@ def test_changed_sources_replace_nothing(beam_tfr: Command, dataset: Path, sourc
     assert run.code == 1
     assert "the input has changed since the dataset was made" in run.err
     assert "`beam-tfr verify` with --sources names the changes. Undo them" in run.err
-    assert "rewrite it with `beam-tfr convert` and --overwrite" in run.err
+    assert "write the dataset again with `beam-tfr convert` and --overwrite" in run.err
 
 
 @pytest.mark.parametrize(

@@ -295,9 +295,9 @@ def test_folders_of_splits_behind_the_first_rows_are_said(
         picture(tmp_path / file, number)
     write_csv(tmp_path / "a.csv", *files)
     given = {"table": tmp_path / "a.csv", "output": tmp_path / "d", **OPTIONS}
-    start = "3 images in folders named like splits, train, val"
+    start = "3 images are in folders named like splits, train, val"
     assert any(text.startswith(start) for text in package.plan(**given).warnings)
-    start = "note:    3 images in folders named like splits"
+    start = "note:    folders named like splits hold 3 images"
     assert any(start in line for line in package.convert(**given).lines())
 
 

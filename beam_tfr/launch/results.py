@@ -94,7 +94,7 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
         "split: see `beam-tfr plan`"
     ),
     "split_folders": (
-        "{images} in folders named like splits, but all rows go to train: add a column with the "
+        "folders named like splits hold {images}, but all rows go to train: add a column with the "
         "split of each row and name it in `split_column=`, or let `splits=` divide the rows"
     ),
     "empty_folders": (

@@ -57,7 +57,7 @@ def _describe_splits_in_names(classes: Sequence[str], layout: str) -> Iterator[s
     rest = first.partition(mark)[2]
     twin = next((name for name in classes[1:] if name.partition(mark)[2] == rest), classes[-1])
     yield (
-        f"classes seem to begin with a split, such as {first} and {twin}, but all images go to "
+        f"classes such as {first} and {twin} seem to begin with a split, but all images go to "
         f"{DEFAULT_SPLIT}: {cure}"
     )
 

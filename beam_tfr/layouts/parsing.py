@@ -39,7 +39,7 @@ def is_split_name(name: str) -> bool:
 
 
 class LongerValue(NamedTuple):
-    """A value in a key that could also be longer, such as label, "t" and "t-shirt"."""
+    """A value that a key could also give as a longer one: "t-shirt" instead of "t", for a label."""
 
     name: str
     value: str

@@ -115,7 +115,7 @@ ADJUSTMENTS: dict[str, str] = {
     "boxes-clipped": "have boxes that extend beyond the stored image",
     "boxes-dropped": "lost boxes that kept less than --min_visible of their area",
     "bad-boxes-dropped": (
-        "had boxes without area, outside the image, or without four finite numbers"
+        "had boxes that have no area, lie outside the image, or are not four finite numbers"
     ),
     "pair-scaled": "their mask, or another image of a pair, was scaled to their size: [scale]",
     "pair-gray": (

@@ -242,15 +242,16 @@ class Image:
         source_height, source_width: size of the upright source in pixels.
         source_format: "jpeg", "png", "heic", …
         source_sha256: hex digest of the source bytes.
-        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep
-            always three sums, and gray images count in each. Empty without statistics.
+        channel_sums: sum over all stored pixels before encoding, per channel; with --color keep,
+            there are always three sums, and gray images count toward each. Empty without
+            statistics.
         channel_squares: sum of squares, likewise.
         adjusted: members of `ADJUSTMENTS`, sorted.
         damaged: whether the source is damaged; None if damaged images are rejected.
         source_bytes: size of the source.
         source_crc32c: CRC-32C of the source.
         appearance: appearance of the stored pixels before encoding, without margins; for a JPEG
-            that is only checked, decoded at a reduced size, at least an eighth.
+            that is decoded only to check it, of pixels at a reduced scale, at least 1/8 per side.
         geometry: which part of the source the image shows; all zeros, which map nothing, if
             `convert_image` did not make the image.
         companions: feature -> PNG of the same size, for the mask and the other images of pairs: see

@@ -247,9 +247,10 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
     if not images:
         return ""
     number = counted(sum(images.values()), "image")
+    verb = "is" if sum(images.values()) == 1 else "are"
     return (
-        f"{number} in folders named like splits, {', '.join(sort_splits(images))}, but all rows "
-        f"go to {DEFAULT_SPLIT}: {_CURES}"
+        f"{number} {verb} in folders named like splits, {', '.join(sort_splits(images))}, but all "
+        f"rows go to {DEFAULT_SPLIT}: {_CURES}"
     )
 
 

@@ -416,7 +416,7 @@ class CompareCounts(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxesRole(Role):
-    """The column of boxes; records which are bad, and whether there are any.
+    """The step for the column of boxes, which notes bad boxes and images without boxes.
 
     Attributes:
         boxes: the feature.

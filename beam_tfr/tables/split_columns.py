@@ -156,7 +156,7 @@ def _without_shares(content: TableContent) -> str:
 def _suggest_names(column: str, values: Iterable[str]) -> str:
     """Returns a line of pandas that replaces a column's values by split names; may be empty."""
     line = suggest_names(column, values)
-    return f"; if this is what they mean, with pandas: {line}" if line else ""
+    return f"; if its values mean these splits, convert them with pandas: {line}" if line else ""
 
 
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:

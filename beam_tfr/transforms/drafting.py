@@ -179,8 +179,8 @@ class DraftAgain:
             raise DataError(
                 "the input has changed since the dataset was made: keys or sizes differ "
                 f"({survey.counts.total():,} keys now). `beam-tfr verify` with `sources=` names "
-                "the changes. Undo them, or update the dataset with `beam-tfr update`; if shards "
-                "are damaged, rewrite it with `beam-tfr convert` and `overwrite=`"
+                "the changes. Undo them, or run `beam-tfr update`; if shards are damaged, write "
+                "the dataset again with `beam-tfr convert` and `overwrite=`"
             )
         codecs = codec_versions.used_versions(self.options)
         plan = drafts.draft_plan(survey, 0.0, self.settings, codecs=codecs)

@@ -36,8 +36,8 @@ _NAN = re.compile(rb"-?\b(?:NaN|Infinity)\b")
 _TEXT_OR_NAN = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|' + _NAN.pattern)
 _NO_IMAGES = "Object missing required field `images`"
 _NO_COCO = (
-    "has no list `images`, as COCO has; for other content, write an object for each image in a "
-    "line, as .jsonl"
+    "has no list `images`, which a COCO file needs; for other content, write one JSON object per "
+    "image, each in a line of its own, as .jsonl"
 )
 _QUOTE = ord('"')
 _Member = TypeVar("_Member")

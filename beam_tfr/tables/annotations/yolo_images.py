@@ -413,7 +413,7 @@ class _Lister:
                     f"{key} names images more than once ({repeats:,}): remove {name:.200}"
                 )
         if repeats:
-            self._say(f"{key} names images more than once ({repeats}): each is converted once")
+            self._say(f"{key} lists images again ({repeats} repeats): each is converted once")
         return [*once]
 
     def _list_place(self, key: str, place: str) -> list[str]:
