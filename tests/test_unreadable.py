@@ -107,7 +107,7 @@ def test_an_unmounted_disk_ends_the_run_and_is_read_when_it_is_back(
             r"\S+/files/\d/\d+\.bin: No "
             r"such file or directory; its folder is empty or cannot be listed\. Nothing is "
             r"published.* run the same "
-            r"command again.* --accept_unreadable ",
+            r"command again.* --accept_unreadable, ",
             run.err,
         ), run.err
         assert finished(output) == set()
@@ -145,8 +145,8 @@ def test_a_file_that_cannot_be_read_leaves_only_its_shard_unfinished(
         r"directory; its folder is "
         r"empty or cannot be listed\)\. That leaves [12] of 6 shards unfinished\. Nothing is "
         r"published\. Run "
-        r"the same command again: it reads only those shards\. --accept_unreadable rejects what "
-        r"cannot be read",
+        r"the same command again: it reads only these shards\. --accept_unreadable rejects files "
+        r"that cannot be read",
         run.err,
     ), run.err
     kept = finished(output)

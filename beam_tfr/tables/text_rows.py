@@ -47,6 +47,8 @@ from beam_tfr.tables.headers import find_row_as_header
 from beam_tfr.tables.quoted_rows import find_quoted_rows
 from beam_tfr.tables.text_lines import MAX_ROW_BYTES, RowBound, read_lines
 
+_MOST_BELOW_HEADER = 16 << 20  # bytes in memory of the rows that show this
+_CELL_BYTES = 57  # of a cell in memory besides its characters
 _ROWS_BELOW_HEADER = 50  # rows that show whether the header is a row
 _ARRAY = re.compile(r"\s*\[\s*(?:\{|\Z)")  # the beginning of an array of objects
 
@@ -72,10 +74,14 @@ class Delimited(TableFormat):
             header = lines.header
             num_rows = _ROWS_BELOW_HEADER if all(header) else most_rows
             rows = list[list[str]]()
+            room = _MOST_BELOW_HEADER
             with contextlib.suppress(DamagedTableError):  # reading the rows raises the error
                 for _, cells in itertools.islice(lines.rows, num_rows):
                     if fits_header(cells, header):
                         rows.append(cells)
+                    room -= sum(map(len, cells)) + _CELL_BYTES * len(cells)
+                    if room < 0:
+                        break
         problem = find_row_as_header(header, rows[:_ROWS_BELOW_HEADER])
         if problem:
             raise table_error(path, problem)
