@@ -127,9 +127,8 @@ class _Workers:
         The worker is forked, unless this process has another thread, such as a debugger's or a
         profiler's: a fork would lose that thread, and keep the locks that it holds.
         """
-        signal.pthread_sigmask(
-            signal.SIG_BLOCK, [signal.SIGCHLD]
-        )  # its end must be reported after its start
+        # its end must be reported after its start
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         pid = self._spawn(environment) if threading.active_count() > 1 else self._fork(environment)
         self._pids.add(pid)
         self._report(pid=pid)

@@ -211,9 +211,8 @@ class Server:
         if self.arrived[kind] >= first + next_ones:
             self.enough[kind].set()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(
-                self.enough[kind].wait(), timeout=60
-            )  # then the test finds fewer than it wants
+            # then the test finds fewer than it wants
+            await asyncio.wait_for(self.enough[kind].wait(), timeout=60)
 
     async def _deliver(self, answer: Answer, fault: str, writer: asyncio.StreamWriter) -> bool:
         kind, _, share = fault.partition(":")
@@ -234,9 +233,8 @@ class Server:
 
     def _note(self, request: Request) -> str:
         """Logs a request, and says how it fails."""
-        if re.search(
-            r"/v1/b/[^/]+$", request.path
-        ):  # the client asks in the background where a bucket lies
+        # the client asks in the background where a bucket lies
+        if re.search(r"/v1/b/[^/]+$", request.path):
             return ""
         if request.path.startswith("/resumable/"):
             name = self.uploads[request.path.rpartition("/")[2]][1]
@@ -317,9 +315,8 @@ class Server:
         return self.media(request, found, fault)
 
     def media(self, request: Request, found: Object, fault: str) -> Answer:
-        is_part = (
-            "range" in request.headers
-        )  # of which no checksum is needed, and that of a large object takes long
+        # of which no checksum is needed, and that of a large object takes long
+        is_part = "range" in request.headers
         headers = (
             {}
             if fault == "unchecked" or is_part

@@ -49,9 +49,8 @@ def test_convert_takes_values_and_text_and_returns_the_dataset(
         classes=None,
         beam_flags=["--direct_num_workers=1"],
     )
-    assert not [
-        record for record in caplog.records if record.name.startswith("beam_tfr")
-    ]  # of rejects
+    # of rejects
+    assert not [record for record in caplog.records if record.name.startswith("beam_tfr")]
     assert (by_values.fresh, by_text.fresh) == (True, False)  # the same options: complete already
     assert by_text.digest == by_values.digest == reader.open(tmp_path / "out").dataset_digest
     assert (seen[0].num_shards, seen[-1][:5]) == (0, ("publishing", 19, 19, 3, 3))

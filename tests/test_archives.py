@@ -643,9 +643,8 @@ def test_an_archive_that_changes_after_it_was_listed_is_found_out(
         now = again[entry.path]
         assert now.place != entry.place
         assert read_image(now) == TWO[os.path.basename(entry.path)]
-        assert (now.generation == entry.generation) == (
-            form == "zip"
-        )  # a zip tells which images are the same
+        # a zip tells which images are the same
+        assert (now.generation == entry.generation) == (form == "zip")
 
 
 @pytest.mark.parametrize(
@@ -820,9 +819,8 @@ def test_archives_on_gcs(fake: FakeGcs, photos: Path, tmp_path: Path) -> None:
             if of["name"].endswith((".zip", ".tar")) and of.get("alt") == "media"
         ]
         assert all("ifGenerationMatch" in of for of in log)
-        assert (
-            len(log) - 2 * IMAGES <= requests
-        )  # each is read once for the sample and once for its record
+        # each is read once for the sample and once for its record
+        assert len(log) - 2 * IMAGES <= requests
     assert beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok
     fake.put("of splits/test.tar", packed(photos / "train", "tar").read_bytes())
     assert not beam_tfr.verify("gs://b/1", sources="gs://b/of splits/*.tar", progress=False).ok

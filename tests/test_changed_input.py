@@ -158,9 +158,8 @@ def test_replaced_objects_cost_their_shards_alone(beam_tfr: Command, fake: FakeG
     run = convert(beam_tfr, source, "gs://b/out", *flags)
     assert (run.json["written"], run.json["rewritten_shards"]) == (40, 1)
     asked = [request["name"] for request in fake.take_log() if request.get("alt") == "media"]
-    assert (
-        len([name for name in asked if name.startswith("in/")]) == 32 + 10
-    )  # the sample, and one shard
+    # the sample, and one shard
+    assert len([name for name in asked if name.startswith("in/")]) == 32 + 10
     assert not [name for name in fake.names() if ".beam_tfr" in name]
     assert convert(beam_tfr, source, "gs://b/sound", *flags).code == 0
     names = [

@@ -104,9 +104,8 @@ def test_a_retried_step_claims_once(tmp_path: Path) -> None:
     assert begin(tmp_path, overwrite=True) == plan  # a runner's retry, of the same run
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
     die(tmp_path)
-    assert (
-        begin(tmp_path, overwrite=True, run_id="second") == plan
-    )  # the same call again, as nothing is published
+    # the same call again, as nothing is published
+    assert begin(tmp_path, overwrite=True, run_id="second") == plan
     assert sidecars.read_finished(str(tmp_path), info.shard) == info
 
 
@@ -174,9 +173,8 @@ def test_claiming_touches_no_file_of_a_dataset(tmp_path: Path) -> None:
     begin(tmp_path, make_plan(seed=1), overwrite=True)
     finish_shard(tmp_path, make_plan(seed=1))
     die(tmp_path)
-    begin(
-        tmp_path, overwrite=True, run_id="second"
-    )  # another plan: what the first run finished goes
+    # another plan: what the first run finished goes
+    begin(tmp_path, overwrite=True, run_id="second")
     assert sorted(path.name for path in (tmp_path / ".beam_tfr").iterdir()) == [
         "lock.1",
         "plan.json",

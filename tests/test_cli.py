@@ -624,9 +624,8 @@ def complete(beam_tfr: Command, many: Path, output: Path, expected: dict[str, by
         for name, path in finished_shards(output).items()
         if path.stat().st_ino == finished.get(name)
     ]
-    assert (
-        len(kept) >= len(finished) - 2
-    )  # a shard may have been without its sidecar yet, one for each thread
+    # a shard may have been without its sidecar yet, one for each thread
+    assert len(kept) >= len(finished) - 2
 
 
 @pytest.mark.slow

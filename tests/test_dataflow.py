@@ -83,9 +83,8 @@ def test_no_image_is_shuffled_and_the_stages_that_have_them_fuse(
         assert not payload.state_specs
         function = pickler.loads(payload.do_fn.payload)[0]
         ends_bundles = type(function).finish_bundle is not beam.DoFn.finish_bundle
-        assert ends_bundles == (
-            name == "WriteShards/Write"
-        )  # which makes nothing there, and only checks
+        # which makes nothing there, and only checks
+        assert ends_bundles == (name == "WriteShards/Write")
         before = step
     assert not any(environment.resource_hints for environment in components.environments.values())
     for name in chain:  # and nothing else takes what it makes
@@ -593,9 +592,8 @@ def test_a_job_that_was_left_holds_the_output(
     for state in ("QUEUED", "PENDING", "CANCELLING", "RESOURCE_CLEANING_UP"):
         service.set_service(state=f"JOB_STATE_{state}")
         assert submit(beam_tfr, service, "--no_wait").code == 1, state
-    assert (
-        submit(beam_tfr, service, "--no_wait", "--project=other-project").code == 1
-    )  # which has no such job
+    # which has no such job
+    assert submit(beam_tfr, service, "--no_wait", "--project=other-project").code == 1
     service.set_service(state="JOB_STATE_FAILED")
     assert submit(beam_tfr, service, "--no_wait").code == 0
     assert len(service.jobs()) == 2

@@ -293,9 +293,8 @@ def test_a_failing_run_is_one_sentence_on_every_engine(
         "--quiet",
     ]
     call += ["--layout", "{label}/*"]
-    run = finish(
-        start("convert", *call, *flags)
-    )  # in a process: engines print past Python's sys.stderr
+    # in a process: engines print past Python's sys.stderr
+    run = finish(start("convert", *call, *flags))
     assert (run.code, run.out) == (1, "")
     said = (
         r"beam-tfr convert: 6 of 25 images were rejected \(.*\), --max_rejects 5 allows "
@@ -319,9 +318,8 @@ def test_a_job_service_with_its_own_workers_writes_the_same_bytes(
     assert files_of(tmp_path / "there") == expected
 
 
-@pytest.mark.needs(
-    "BEAM_TFR_TEST_FLINK_JAR"
-)  # of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
+# of a beam-runners-flink-VERSION-job-server.jar; Java 11 or 17
+@pytest.mark.needs("BEAM_TFR_TEST_FLINK_JAR")
 def test_flink_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

@@ -493,9 +493,8 @@ def test_a_consumer_that_goes_away_ends_the_reading(fake: FakeGcs) -> None:
     ahead, before = ReadAhead(images=8), threads("beam_tfr-read")
     contents = ahead.read([Entry(f"gs://b/{i}", 0, 0) for i in range(40)])
     log = list[object]()
-    wait_for(
-        lambda: log.extend(fake.take_log()) or len(log) > 8
-    )  # the log is emptied when it is taken
+    # the log is emptied when it is taken
+    wait_for(lambda: log.extend(fake.take_log()) or len(log) > 8)
     ahead.close()
     first = next(contents)  # its tries end before their deadline
     assert isinstance(first, RejectError)

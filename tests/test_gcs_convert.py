@@ -37,9 +37,8 @@ def test_each_image_is_asked_for_once_as_it_was_listed(bucket: FakeGcs, beam_tfr
     ]
     assert all(generation for _, generation in asked)
     assert sorted({name for name, _ in asked}) == PHOTO_NAMES
-    assert len(asked) == 2 * len(
-        PHOTO_NAMES
-    )  # each once more for the sample from which sizes are estimated
+    # each once more for the sample from which sizes are estimated
+    assert len(asked) == 2 * len(PHOTO_NAMES)
 
 
 def test_an_object_that_is_replaced_after_the_sample_is_a_reject(
@@ -99,9 +98,8 @@ def test_read_ahead(bucket: FakeGcs, beam_tfr: Command) -> None:
     bucket.take_log()
     assert convert(beam_tfr, "--read_ahead", "1", *one_thread).code == 0
     asked = [request["name"] for request in bucket.take_log() if request.get("alt") == "media"]
-    before = [number for number, name in enumerate(asked) if name in PHOTO_NAMES][
-        len(PHOTO_NAMES)
-    ]  # the sample, and small files
+    # the sample, and small files
+    before = [number for number, name in enumerate(asked) if name in PHOTO_NAMES][len(PHOTO_NAMES)]
     bucket.set(together={"downloads": (before, 4)})
     assert convert(beam_tfr, *one_thread).code == 0
     assert bucket.counts()["most"]["downloads"] >= 4

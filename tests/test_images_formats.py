@@ -439,9 +439,8 @@ def test_a_format_names_itself_as_in_the_table() -> None:
         assert source.format == formats.identify(fixture.data)
         assert not formats.has_wrong_extension(f"x.{fixture.extension}", source.format)
         seen[source.format] = True
-    missing = (
-        formats.FORMATS.keys() - seen.keys() - {"heic"}
-    )  # of which there are files in test_images_formats
+    # of which there are files in test_images_formats
+    missing = formats.FORMATS.keys() - seen.keys() - {"heic"}
     assert not missing, (
         f"there is no file of {missing}: add one to SOUND in tests/fixtures/formats.py, as "
         "Sound(save(noise(), 'QOI'), 'qoi', NOISE) with its pixels, or to LOSSY if they are not "

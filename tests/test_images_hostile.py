@@ -82,9 +82,8 @@ def test_fuzz() -> None:
     assert {line["name"].partition("/")[0] for line in said if "name" in line} >= {"hostile"}
     rejects = [line for line in said if "reason" in line]
     assert {line["reason"] for line in rejects} <= REJECT_REASONS.keys()
-    assert all(
-        line["detail"] and " at 0x" not in line["detail"] for line in rejects
-    )  # reports can be compared
+    # reports can be compared
+    assert all(line["detail"] and " at 0x" not in line["detail"] for line in rejects)
     images = said.count("image")
     assert images + len(rejects) == VARIANTS
     assert VARIANTS // 20 < images < VARIANTS * 19 // 20  # neither all broken nor all whole

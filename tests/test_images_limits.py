@@ -359,9 +359,8 @@ def test_a_large_image_is_not_overtaken_for_ever() -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    assert (
-        order.index("large") - began <= 30
-    )  # each of four ends what it does, and a few came before
+    # each of four ends what it does, and a few came before
+    assert order.index("large") - began <= 30
 
 
 def test_threads_begin_in_the_order_in_which_they_ask() -> None:

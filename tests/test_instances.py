@@ -335,9 +335,8 @@ def test_crops_move_masks_with_their_images(folder: Path, crop: str) -> None:
 @pytest.mark.parametrize("sizes", ["padded", "ragged", None])
 def test_images_of_different_sizes(folder: Path, tmp_path: Path, sizes: str | None) -> None:
     coco = json.loads((folder.parent / "coco.json").read_text())
-    coco["annotations"] = [
-        one for one in coco["annotations"] if one["image_id"] < 4
-    ]  # the others are background
+    # the others are background
+    coco["annotations"] = [one for one in coco["annotations"] if one["image_id"] < 4]
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     convert(tmp_path, image_root=folder.parent / "photos", resize="none")
     options: dict[str, Any] = {"split": "train", "output": "dict", "boxes": "xyxy"}

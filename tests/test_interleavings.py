@@ -217,9 +217,8 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
         for name in dir(store):
             if not name.startswith("_") and hasattr(storage, name):
                 patch.setattr(storage, name, getattr(store, name))
-        patch.setattr(
-            lock, "HEARTBEAT_S", 1e6
-        )  # one that comes on a busy machine would be a request out of turn
+        # one that comes on a busy machine would be a request out of turn
+        patch.setattr(lock, "HEARTBEAT_S", 1e6)
         patch.setattr(lock_holder, "holder_lives", lambda held, *_: held.run_id not in buried)
         yield
 

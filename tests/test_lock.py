@@ -292,9 +292,8 @@ def test_a_lock_left_to_a_job_is_held_until_the_service_says_that_it_has_ended(
 ) -> None:
     with lock.hold_lock(str(tmp_path), "mine") as held_lock:
         held_lock.leave_to_job("2026-11")
-    os.utime(
-        tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0)
-    )  # it may wait for hours before it begins
+    # it may wait for hours before it begins
+    os.utime(tmp_path / ".beam_tfr" / "lock.0", (1.0, 1.0))
     with pytest.raises(RunError, match=r"job 2026-11, since .*; if it has, delete .*lock\.0$"):
         lock.acquire_lock(str(tmp_path), "next")
     lock.acquire_lock(

@@ -141,9 +141,8 @@ VALUES: list[tuple[str, str, Any]] = [
 
 
 IMPOSSIBLE = {("encoding", "row"), ("min_pixels", str(1 << 30))}  # beside the defaults of others
-TABULAR = {
-    field.name for field in dataclasses.fields(TableOptions)
-}  # test_tables.py, test_bad_boxes.py have values
+# test_tables.py, test_bad_boxes.py have values
+TABULAR = {field.name for field in dataclasses.fields(TableOptions)}
 OF_FIELDS = [
     (name, *pair)
     for name, about in OPTIONS.items()

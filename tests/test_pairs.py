@@ -309,9 +309,8 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
     manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
     assert manifests[0] == manifests[1]
-    beam_tfr.update(
-        tmp_path / "d", num_shards=2, progress=False
-    )  # without an input: records are copied
+    # without an input: records are copied
+    beam_tfr.update(tmp_path / "d", num_shards=2, progress=False)
     (tmp_path / "keys.txt").write_text("02.png\n")
     assert (
         cli.main(["remove", str(tmp_path / "d"), "--keys", str(tmp_path / "keys.txt"), "--quiet"])

@@ -134,9 +134,8 @@ def test_copies_need_room_too(
 ) -> None:
     table = write(tmp_path / "t.parquet", [JPEG] * 40, [0] * 40, use_dictionary=False)
     call = ["convert", "--table", table, *FLAGS, "--image_size", 8, "--output", tmp_path / "d"]
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda _: SimpleNamespace(free=39 * len(JPEG))
-    )  # enough for the dataset
+    # enough for the dataset
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=39 * len(JPEG)))
     run = beam_tfr(*call)
     assert run.code == 1
     assert (

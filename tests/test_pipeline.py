@@ -298,9 +298,8 @@ def test_too_many_rejects_publish_nothing_and_the_shards_are_kept(
     assert len(named.read_text().splitlines()) == 7
     times = {name: path.stat().st_mtime_ns for name, path in finished_shards(output).items()}
     assert len(times) == 2
-    again = beam_tfr(
-        *arguments(photos, output, "--max_rejects", "0.28", "--overwrite")
-    )  # nothing is published yet
+    # nothing is published yet
+    again = beam_tfr(*arguments(photos, output, "--max_rejects", "0.28", "--overwrite"))
     assert again.code == 0
     assert "convert: an earlier run has finished 3 of 3 shards" in again.err
     assert {

@@ -245,9 +245,8 @@ def test_the_sample_is_the_same_few_usable_references_in_every_order() -> None:
     assert len(set(sample)) == len(sample)
     assert survey(reversed(broken + refs)).sample_refs() == sample
     assert not any(ref.reason for ref in sample)
-    assert (
-        survey(refs, seed=9).sample_refs() == sample
-    )  # the size of records does not hang on the order
+    # the size of records does not hang on the order
+    assert survey(refs, seed=9).sample_refs() == sample
     assert survey(refs[:5]).sample_refs() == survey(reversed(refs[:5])).sample_refs()
 
 

@@ -88,9 +88,8 @@ def test_polygons_are_mapped_by_the_one_function(folder: Path) -> None:
             (48 - round(scale * image["height"])) // 2,
         ]
         found = np.column_stack([record[f"{POLYGON}/x"], record[f"{POLYGON}/y"]]) * (64, 48)
-        np.testing.assert_allclose(
-            found, expected * scale + margins, atol=1.01
-        )  # sides are whole pixels
+        # sides are whole pixels
+        np.testing.assert_allclose(found, expected * scale + margins, atol=1.01)
     assert np.isnan(found[6]).all()
 
 
@@ -127,9 +126,8 @@ def test_dropped_boxes_take_their_points_along(tmp_path: Path) -> None:
     np.testing.assert_allclose(record["image/object/eye/x"], [0.2, 0, 0.99, 0], atol=1e-6)
     np.testing.assert_allclose(record["image/object/eye/y"], [0.2, 0, 0.01, 0], atol=1e-6)
     assert record["image/object/outline/num"] == [0, 3]
-    np.testing.assert_allclose(
-        record["image/object/outline/x"], [0.8, 1.1, 1.1], atol=1e-6
-    )  # not clipped
+    # not clipped
+    np.testing.assert_allclose(record["image/object/outline/x"], [0.8, 1.1, 1.1], atol=1e-6)
     assert "image/object/outline/visibility" not in record
 
 

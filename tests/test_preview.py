@@ -114,9 +114,8 @@ def test_what_convert_does_in_another_way_a_plan_says(beam_tfr: Command, pets: P
         assert run.code == 0, run.err
         assert run.out.endswith(f"nothing was written; convert with the same options {outcome}\n")
     assert files_of(pets) == before
-    assert (
-        beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0
-    )  # of no folder, whatever `dataset` holds
+    # of no folder, whatever `dataset` holds
+    assert beam_tfr("plan", "--input", "photos", "--layout", LAYOUT).code == 0
 
 
 def test_a_plan_foretells_an_update(tmp_path: Path) -> None:

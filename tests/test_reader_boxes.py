@@ -135,9 +135,8 @@ def test_a_box_in_a_crop(view: tuple[float, ...], expected: list[float] | None) 
 
 def test_what_is_dropped_is_hardly_visible() -> None:
     random = np.random.default_rng(1)
-    corners = (
-        np.sort(random.random((2000, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
-    )  # left, top, right, bottom
+    # left, top, right, bottom
+    corners = np.sort(random.random((2000, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
     begin = random.random((2000, 2)) * 0.7
     end = begin + random.uniform(0.1, 1 - begin)
     views = np.concatenate([begin, end], 1)

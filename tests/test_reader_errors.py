@@ -51,9 +51,8 @@ def test_no_truncation_reads_short(tmp_path: Path, compression: str) -> None:
         copies.append(tmp_path / f"{length:05d}")
         copies[-1].write_bytes(data[:length])
     whole = [count_of(copy) for copy in copies]
-    assert set(whole) == set(
-        range(COUNT + (compression == "gzip"))
-    )  # then only the trailer is missing
+    # then only the trailer is missing
+    assert set(whole) == set(range(COUNT + (compression == "gzip")))
     files = tf.data.Dataset.from_tensor_slices([str(copy) for copy in copies])
     for skip in (0, 2):
         read = functools.partial(
@@ -75,9 +74,8 @@ def test_shard_that_reads_short_or_has_gone_is_named(tmp_path: Path) -> None:
     elements = load(folder, split="train", batch_size=8)
     shard = folder / "d-train-00001-of-00002.tfrecord"
     data = shard.read_bytes()
-    shard.write_bytes(
-        data[: int.from_bytes(data[:8], "little") + 16]
-    )  # the first record and its frame
+    # the first record and its frame
+    shard.write_bytes(data[: int.from_bytes(data[:8], "little") + 16])
     message = (
         rf"{shard} is damaged from record 1 on \(counted from 0\); .*verify` names the "
         rf"cause; run `beam-tfr repair"

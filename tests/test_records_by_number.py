@@ -125,9 +125,8 @@ def test_rows_and_files() -> None:
     assert found == [(row["n"], row["text"], row["ids"]) for row in ROWS]
     with pytest.raises(UsageError, match=r'must be "dict" or "raw_record"'):
         beam_tfr.Records(converted_rows(), split="train")
-    assert (
-        len(beam_tfr.Records(converted_files(), split="train", output="raw_record")) == 2
-    )  # one shard is empty
+    # one shard is empty
+    assert len(beam_tfr.Records(converted_files(), split="train", output="raw_record")) == 2
 
 
 def test_where() -> None:

@@ -334,9 +334,8 @@ def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> No
     assert beam_tfr("verify", place / "d", "--absent", listed).code == 0
     (place / "photos/dog/renamed.jpg").unlink()
     again = update(place / "d", input=pattern, max_rejects=3)
-    assert (
-        again.counts["matched"] == done.counts["matched"] - 1
-    )  # which never counted dog/never.jpg
+    # which never counted dog/never.jpg
+    assert again.counts["matched"] == done.counts["matched"] - 1
     assert split_removed(place / "d")[0] == before
 
 

@@ -171,9 +171,8 @@ def test_a_killed_repair_goes_on(beam_tfr: Command, fake: FakeGcs) -> None:
 
     def finished() -> dict[str, bytes]:
         names = before.keys() & {name.removeprefix("out/") for name in fake.names()}
-        return {
-            name: fake.get(f"out/{name}") for name in names
-        }  # locks and unfinished files come and go
+        # locks and unfinished files come and go
+        return {name: fake.get(f"out/{name}") for name in names}
 
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         wait_for(lambda: len(finished()) > len(before) - len(shards) or process.poll() is not None)

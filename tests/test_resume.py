@@ -36,9 +36,8 @@ def steps_of(work: Path) -> list[dict[str, float]]:
 
 @pytest.mark.slow
 def test_a_killed_training_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    folder = write_dataset(
-        tmp_path / "d", {"train": [20, 17], "test": [4]}
-    )  # 5 steps an epoch, a backup every 3
+    # 5 steps an epoch, a backup every 3
+    folder = write_dataset(tmp_path / "d", {"train": [20, 17], "test": [4]})
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
     broken.mkdir()

@@ -691,9 +691,8 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
 
 def test_a_record_whose_length_looks_like_gzip_is_none(beam_tfr: Convert, tmp_path: Path) -> None:
     (_, label, data), *_ = photos()
-    padding = (
-        35_615 - len(example("a.jpg", label, data)) - 3
-    )  # three more bytes of lengths, at most
+    # three more bytes of lengths, at most
+    padding = 35_615 - len(example("a.jpg", label, data)) - 3
     records = [example("a.jpg", label, data + bytes(padding + more)) for more in range(4)]
     (first,) = (record for record in records if len(record) == 35_615)
     path = tmp_path / "a.tfrecord"

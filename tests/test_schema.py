@@ -62,9 +62,8 @@ REFS = st.builds(
     detail=NAMES,
     columns=st.none() | st.binary(max_size=40),
     place=NAMES,
-).map(
-    lambda ref: ref._replace(place="") if ref.reason else ref._replace(detail="")
-)  # one text holds both
+    # one text holds both
+).map(lambda ref: ref._replace(place="") if ref.reason else ref._replace(detail=""))
 INFOS = st.builds(
     ShardInfo,
     shard=st.builds(Shard, NAMES, COUNTS, COUNTS, COUNTS, NAMES),

@@ -46,9 +46,8 @@ def test_a_conversion_is_listed_converted_and_published(monkeypatch: pytest.Monk
 def test_the_time_of_a_conversion_counts_from_the_start_of_the_command(
     beam_tfr: Command, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        calls, "check_flags", lambda *_: time.sleep(1.5)
-    )  # as long as Beam's imports take
+    # as long as Beam's imports take
+    monkeypatch.setattr(calls, "check_flags", lambda *_: time.sleep(1.5))
     layout = ["--layout", "{split}/{label}/*"]
     run = beam_tfr(
         "convert", "--input", f"{photos}/**/*.jpg", "--output", tmp_path / "o", *layout, "--json"

@@ -149,9 +149,8 @@ def test_rejects_and_wrong_calls(beam_tfr: Convert, tmp_path: Path) -> None:
     run = beam_tfr(*verify, table, "--json")
     assert run.json["kinds"] == {"source-gone": 1}
     whole = table.read_text()
-    table.write_text(
-        whole.replace(f"files/{mine[1][0]}.jpg,{mine[1][1]}\n", "")
-    )  # its file is still there
+    # its file is still there
+    table.write_text(whole.replace(f"files/{mine[1][0]}.jpg,{mine[1][1]}\n", ""))
     kinds = beam_tfr(*verify, table, "--json").json["kinds"]
     assert kinds == {
         "source-gone": 2,

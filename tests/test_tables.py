@@ -1046,9 +1046,8 @@ def test_no_more_columns_become_features_than_readers_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n")
-    monkeypatch.setattr(
-        declarations, "MAX_FEATURES", 7
-    )  # of which five are other features of a row
+    # of which five are other features of a row
+    monkeypatch.setattr(declarations, "MAX_FEATURES", 7)
     with pytest.raises(
         UsageError, match="3 columns would become features, but readers accept 7; choose fewer with"
     ):

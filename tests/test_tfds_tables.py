@@ -48,9 +48,8 @@ def tfds_folder(tmp_path: Path, name: str = "dataset_info.json", **fields: Any) 
 def test_tensorflow_datasets(beam_tfr: Convert, tmp_path: Path) -> None:
     there = converted_photos("--compression none")
     folder = tfds_folder(tmp_path)
-    (folder / "image.class.label.labels.txt").write_text(
-        "t-shirt\nhat\nshoes\n"
-    )  # of other ids, so not sorted
+    # of other ids, so not sorted
+    (folder / "image.class.label.labels.txt").write_text("t-shirt\nhat\nshoes\n")
     call = [
         "--table",
         folder / "dataset_info.json",

@@ -436,9 +436,8 @@ def test_every_truncation_of_a_shard_is_found_and_named(tmp_path: Path, compress
     dataset = ImageDataset(folder, split="train", batch_size=2)
     (shard,) = folder.glob("*.tfrecord*")
     data = shard.read_bytes()
-    lengths = len(data) - (
-        8 if compression == "gzip" else 0
-    )  # without gzip's trailer all records are there
+    # without gzip's trailer all records are there
+    lengths = len(data) - (8 if compression == "gzip" else 0)
     for length in range(0, lengths, 7):
         shard.write_bytes(data[:length])
         with pytest.raises(

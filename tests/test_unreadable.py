@@ -222,9 +222,8 @@ def test_an_object_that_the_service_does_not_give_leaves_only_its_shard_unfinish
     assert convert(beam_tfr, "gs://b/in", "gs://b/sound", *flags).code == 0
     fake.set(faults={"in/0/8": ["", *["503"] * 10_000]})
     run = convert(beam_tfr, "gs://b/in", "gs://b/out", *flags)
-    left = [
-        name for name in fake.names() if name.startswith("out/.beam_tfr/train-")
-    ]  # a shard, its contents, its sidecar
+    # a shard, its contents, its sidecar
+    left = [name for name in fake.names() if name.startswith("out/.beam_tfr/train-")]
     assert (run.code, len(left)) == (1, 3)
     assert re.search(
         r"1 of 20 files cannot be read, such as gs://b/in/0/8 \(1: retried until the deadline; ",
@@ -255,9 +254,8 @@ def test_a_sample_that_cannot_be_read_whole_is_estimated_again(
     fake.set(faults={})
     fake.take_log()
     assert convert(beam_tfr, "gs://b/in", tmp_path / "out").json["written"] == 9
-    assert (
-        len([request for request in fake.take_log() if request.get("alt") == "media"]) == 9
-    )  # the sample alone
+    # the sample alone
+    assert len([request for request in fake.take_log() if request.get("alt") == "media"]) == 9
 
 
 def reason_of(path: object) -> tuple[str, bool]:

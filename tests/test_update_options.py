@@ -319,9 +319,8 @@ def test_other_encodings(
     given = {"max_rejects": 9, "allow_empty": FIXED["allow_empty"]}
     update(tmp_path / "d", input=pattern, num_shards=3, **given)
     assert files_of(tmp_path / "d") == expected
-    assert {*decoded} <= {"dog/moved.jpg", "dog/0.jpg"} or options.get(
-        "limit"
-    )  # which takes others now
+    # which takes others now
+    assert {*decoded} <= {"dog/moved.jpg", "dog/0.jpg"} or options.get("limit")
     expected = fresh(tmp_path / "fresh", input=pattern, num_shards=2, **options)
     update(tmp_path / "d", num_shards=2)
     assert files_of(tmp_path / "d") == expected
@@ -544,9 +543,8 @@ def test_the_command_keeps_the_datasets_options(
     (tmp_path / "photos" / "cat" / "bad.jpg").write_text("no image")
     convert(tmp_path / "d", input=pattern, max_rejects=1, **options)
     expected = fresh(tmp_path / "fresh", input=pattern, max_rejects=1, num_shards=2, **options)
-    done = beam_tfr(
-        "update", tmp_path / "d", "--num_shards", 2
-    )  # what was rejected then may be now
+    # what was rejected then may be now
+    done = beam_tfr("update", tmp_path / "d", "--num_shards", 2)
     assert (done.code, files_of(tmp_path / "d")) == (0, expected), done.err
     assert "update:  no image changed, only other parts of the dataset" in done.out
     done = beam_tfr("update", tmp_path / "d", "--input", pattern, "--max_rejects", 1, "--json")

@@ -101,9 +101,8 @@ def test_shards_without_changes_keep_their_files(
     assert files_of(dataset) == expected(photos, tmp_path)
     after = identities(dataset)
     assert after.keys() == before.keys()
-    assert (
-        len([name for name in after if after[name] != before[name]]) == 2
-    )  # a shard and its contents
+    # a shard and its contents
+    assert len([name for name in after if after[name] != before[name]]) == 2
 
 
 @pytest.mark.slow

@@ -386,9 +386,8 @@ def test_hostile_manifest_values_are_reported_and_harmless(
             messages = told(dataset)
         except DataError as error:
             messages = [str(error)]
-        assert messages or path.read_bytes() == before, (
-            spot
-        )  # in two places the value is the right one
+        # in two places the value is the right one
+        assert messages or path.read_bytes() == before, spot
         assert all(len(message) < 1500 and message.isprintable() for message in messages)
 
 

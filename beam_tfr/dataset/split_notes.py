@@ -105,9 +105,8 @@ class _SplitHashes:
         self._ends = np.cumsum([len(array) for array in arrays])
         self._hashes: UInt64 = np.concatenate(arrays)
         ordered: UInt64 = np.sort(self._hashes)  # `np.unique` is a hundred times slower
-        follows_other = (
-            np.diff(ordered, prepend=np.uint64(0)) != 0
-        )  # also leaves out `NO_HASH`, which is 0
+        # also leaves out `NO_HASH`, which is 0
+        follows_other = np.diff(ordered, prepend=np.uint64(0)) != 0
         self.different: UInt64 = ordered[follows_other]
 
     def find_shared(self, other: "_SplitHashes") -> UInt64:

@@ -101,9 +101,8 @@ class ForkServer(_Python):
 
         Returns this process itself if forking failed.
         """
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # the process has ended, or its input is closed
+        # the process has ended, or its input is closed
+        with contextlib.suppress(OSError, ValueError):
             self._requests.write(f"{json.dumps(dict(environment))}\n".encode())
             self._requests.flush()
         pid = self._pids.get()

@@ -125,9 +125,8 @@ def open_image(data: bytes) -> Source | None:
 def tensor_of(data: bytes) -> NDArray[Any] | None:
     """Returns the array of a serialized tensor of numbers; None for anything else."""
     parsed = parse_tensor(data)
-    if (
-        parsed is None or parsed[0] == STRING or len(parsed[1]) > 32
-    ):  # NumPy 1 allows no more dimensions
+    # NumPy 1 allows no more dimensions
+    if parsed is None or parsed[0] == STRING or len(parsed[1]) > 32:
         return None
     dtype, shape, content = parsed
     array: NDArray[Any] = np.frombuffer(content, dtype).reshape(shape)  # type: ignore[arg-type]

@@ -7,9 +7,8 @@ from beam_tfr.console.display import Progress
 from beam_tfr.console.terminal import counted
 from beam_tfr.pipeline import Convert
 
-_PLANNED = frozenset(
-    {"planned-shards", "images", "resumed-images"}
-)  # counters that start after planning
+# counters that start after planning
+_PLANNED = frozenset({"planned-shards", "images", "resumed-images"})
 
 
 class Reporter:

@@ -289,9 +289,8 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
         raise ValueError(
             f"the fractions must add up to 1, not {float(total):g}{_suggest_share(shares)}"
         )
-    return {
-        name: shares[name] for name in sort_splits(shares)
-    }  # a manifest does not keep the order
+    # a manifest does not keep the order
+    return {name: shares[name] for name in sort_splits(shares)}
 
 
 def _suggest_share(shares: Mapping[str, Fraction]) -> str:

@@ -136,9 +136,8 @@ def claim_folder(
     """
     lock.acquire_lock(output, run_id, job=job, job_state=job_state)
     published = switch.complete_switch(output)
-    if (
-        published and overwrite
-    ):  # by a run that was killed at its end, perhaps an earlier try of this call
+    # by a run that was killed at its end, perhaps an earlier try of this call
+    if published and overwrite:
         with contextlib.suppress(UsageError, DataError):
             overwrite = not _holds_dataset(output, plan)
     state = inspect_output(output, plan, overwrite=overwrite)

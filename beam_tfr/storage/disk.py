@@ -184,9 +184,8 @@ class _Walk:
         self._descend = descend
         self._note_repeat = note_repeat
         self._entered = set[tuple[int, int]]()
-        self._folders = list[
-            str
-        ]()  # folders to list next, last first; trees may be too deep for recursion
+        # folders to list next, last first; trees may be too deep for recursion
+        self._folders = list[str]()
         self._links = list[str]()  # a heap
 
     def list_below(self, folder: str) -> Iterator[Entry]:

@@ -164,9 +164,8 @@ def _request(
     from google.api_core.exceptions import from_http_status
 
     service = _service()
-    headers = {
-        "Accept-Encoding": "gzip"
-    }  # otherwise the service decompresses, and no checksum matches
+    # otherwise the service decompresses, and no checksum matches
+    headers = {"Accept-Encoding": "gzip"}
     if part:
         headers["Range"] = part
 

@@ -60,9 +60,8 @@ def describe_unlabelled(
     if storage.is_remote(tables[0]):  # each table takes a request
         most_folders = _MOST_REMOTE_TABLES
         num_first = max(1, _MOST_REMOTE_TABLES // len(tables_in))
-    stems_in = collections.defaultdict[str, set[str]](
-        set
-    )  # folder of images -> stems of described images
+    # folder of images -> stems of described images
+    stems_in = collections.defaultdict[str, set[str]](set)
     for members in itertools.islice(tables_in.values(), most_folders):
         stems = set(map(name_of_image, members))
         for table in members[:num_first]:
@@ -98,9 +97,8 @@ def describe_unlisted(
         for table, names in _read_names(tables, read_uris):
             base = choose_base(table)
             for name in names:
-                with contextlib.suppress(
-                    ValueError, UsageError
-                ):  # reading the rows raises the error
+                # reading the rows raises the error
+                with contextlib.suppress(ValueError, UsageError):
                     listed.add(finder.find(name, base, table))
     except NotLookedAtError as error:
         return (
