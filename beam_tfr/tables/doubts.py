@@ -141,10 +141,7 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
     padded = find_padded_images([str(name) for name in names], folder)
     if padded and 2 * len(padded.names) > len(names):
         return padded.folder
-    inner = list[str]()
-    with contextlib.suppress(OSError):
-        inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
-    first_folders = inner[:_MOST_FOLDERS]
+    first_folders = _list_inner(folder)
     for path in first_folders:
         if _name_images(names, f"{path}/", finder):
             return path
@@ -153,6 +150,14 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
         if not any(_name_images([name], part, finder) for part in parts):
             return ""
     return folder
+
+
+def _list_inner(folder: str) -> list[str]:
+    """Lists the first folders in a folder on disk; none if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
+        return inner[:_MOST_FOLDERS]
+    return []
 
 
 def _name_images(cells: Iterable[Any], folder: str, finder: ImageFinder) -> bool:

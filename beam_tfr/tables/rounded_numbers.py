@@ -69,10 +69,7 @@ def warn_of_rounded_numbers(
     name, rounding = next(iter(roundings.items()))
     cures = list[str]()
     if not typed:
-        as_text = {name: kind.replace("float", "bytes") for name, kind in kinds.items()}
-        columns = {**(options.feature_columns or {KNOWN: ""}), **as_text}
-        declared = [f"{name}:{kind}" if kind else name for name, kind in columns.items()]
-        cures.append(f"`feature_columns='{','.join(declared)}'` stores text")
+        cures.append(_suggest_texts(options, kinds))
     if rounding.factor and kinds[name] == "float":
         cures.append(_suggest_integers(name, rounding.factor))
     yield (
@@ -80,6 +77,19 @@ def warn_of_rounded_numbers(
         f"{rounding.text} in {name!r} becomes {rounding.stored:.15g}; text and whole numbers are "
         f"stored exactly{': ' if cures else ''}{', or '.join(cures)}"
     )
+
+
+def _suggest_texts(options: ConvertOptions, kinds: Mapping[str, str]) -> str:
+    """Returns the option that stores columns as text.
+
+    Args:
+        options: the options of the conversion.
+        kinds: column -> its inferred type, such as float[].
+    """
+    as_text = {name: kind.replace("float", "bytes") for name, kind in kinds.items()}
+    columns = {**(options.feature_columns or {KNOWN: ""}), **as_text}
+    declared = [f"{name}:{kind}" if kind else name for name, kind in columns.items()]
+    return f"`feature_columns='{','.join(declared)}'` stores text"
 
 
 def _suggest_integers(name: str, factor: int) -> str:

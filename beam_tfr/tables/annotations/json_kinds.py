@@ -41,6 +41,9 @@ CAPTIONS = (
 _WRITE_LINES = (
     "write one object per row and line: table.to_json('a.jsonl', orient='records', lines=True)"
 )
+_NAMES_AS_KEYS = (
+    "has image names as keys; write one object per image and line to a .jsonl file: jq -c"
+)
 _LABEL_STUDIO = (
     "is a Label Studio export; export regions there in COCO's format, and image classes as CSV"
 )
@@ -121,24 +124,21 @@ _KINDS = (
     ),
     _Kind(
         frozenset({"names of images", "fields as values"}),
-        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
-        "'to_entries[] | {path: .key} + .value' a.json > a.jsonl",
+        f"{_NAMES_AS_KEYS} 'to_entries[] | {{path: .key}} + .value' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"names of images", "objects as values"}),
-        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
-        "'to_entries[] | {path: .key, objects: .value}' a.json > a.jsonl",
+        f"{_NAMES_AS_KEYS} 'to_entries[] | {{path: .key, objects: .value}}' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"names of images", "lists as values"}),
-        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
+        f"{_NAMES_AS_KEYS} "
         "'to_entries[] | {path: .key, box: .value}' a.json > a.jsonl, and give `uri_column=path` "
         "and, for boxes of left, top, right and bottom, `feature_columns=box:bbox[xyxy]`",
     ),
     _Kind(
         frozenset({"names of images"}),
-        "has image names as keys; write one object per image and line to a .jsonl file: jq -c "
-        "'to_entries[] | {path: .key, label: .value}' a.json > a.jsonl",
+        f"{_NAMES_AS_KEYS} 'to_entries[] | {{path: .key, label: .value}}' a.json > a.jsonl",
     ),
     _Kind(
         frozenset({"fields of one image", "annotations", "categories"}),
