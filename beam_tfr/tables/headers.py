@@ -182,12 +182,17 @@ def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
 
 def _name_numbers(row: Sequence[str]) -> Sequence[str]:
     """Returns names for the numbers in a row: the fifth is a class if no string may be one."""
-    numbers = [cell for cell in row if NUMBER.fullmatch(cell)]
-    others = [cell for cell in row if cell and not NUMBER.fullmatch(cell)]
-    texts = [cell for cell in others if not IMAGE.fullmatch(cell)]
-    classes = [text for text in texts if text.lower() not in SPLIT_WORDS]
-    if len(numbers) == 1 and not classes:
+    num_numbers = len([*filter(NUMBER.fullmatch, row)])
+    has_class = any(map(_may_be_class, row))
+    if num_numbers == 1 and not has_class:
         return ["class"]
-    if len(numbers) == 5 and not classes:
+    if num_numbers == 5 and not has_class:
         return ["xmin", "ymin", "xmax", "ymax", "class"]
     return ["xmin", "ymin", "xmax", "ymax", "width", "height"]
+
+
+def _may_be_class(cell: str) -> bool:
+    """Whether a cell is a string that names neither an image nor a split."""
+    if NUMBER.fullmatch(cell) or IMAGE.fullmatch(cell):
+        return False
+    return bool(cell) and cell.lower() not in SPLIT_WORDS
