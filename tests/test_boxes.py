@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from beam_tfr.torch import ImageDataset
 from tests.conftest import few_at_once
 from tests.updates import files_of
 
-DOC = (Path(__file__).parents[1] / "docs" / "objects.md").read_text()
 BESIDE = ("iscrowd", "difficult", "image/object/visible")
 COLORS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 FORMATS = ("xyxy", "yxyx", "xywh", "center_xywh")
@@ -514,12 +512,8 @@ def test_readers_and_pictures(tmp_path: Path) -> None:
     assert [of.tolist() for of in batch[SIDES[0]]] == [
         record[SIDES[0]] for record in records(tmp_path / "d")
     ]
-    (block,) = re.findall(
-        r"```python\n(from beam_tfr.reader import load\n\ntrain.*?)```", DOC, re.DOTALL
-    )
-    names: dict[str, Any] = {}
-    exec(block.replace("/data/objects", str(tmp_path / "d")), names)
-    for images, objects in names["train"]:
+    train = load(tmp_path / "d", split="train", batch_size=32, boxes="xyxy", max_boxes=20)
+    for images, objects in train:
         assert (images.shape[0], objects["boxes"].shape, objects["classes"].shape) == (
             8,
             (8, 20, 4),

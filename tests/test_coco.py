@@ -184,19 +184,6 @@ def test_names_of_keypoints_are_told_as_not_stored() -> None:
     assert "nose, tail of 'dog'" in line
 
 
-def test_the_line_of_the_docs_adds_names_of_keypoints_to_an_export(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[1] / "docs/interoperability.md").read_text()
-    command = "jq -s" + text.partition("jq -s")[2].partition("named.json")[0]
-    names = {"keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
-    source = {"categories": [{"id": 7, "name": "dog", **names}]}
-    export = {"categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]}
-    (tmp_path / "person_keypoints_train2017.json").write_text(json.dumps(source))
-    (tmp_path / "instances_train.json").write_text(json.dumps(export))
-    subprocess.run(f"{command}named.json", shell=True, check=True, cwd=tmp_path)
-    named = json.loads((tmp_path / "named.json").read_text())
-    assert named["categories"] == [export["categories"][0], {**export["categories"][1], **names}]
-
-
 def test_categories_without_an_object_are_told(tmp_path: Path) -> None:
     content = coco("1.png", "2.png")
     content["categories"] += [{"id": 3, "name": "cat"}]
