@@ -9,7 +9,19 @@ import re
 from pathlib import Path
 
 from beam_tfr.options import ConvertOptions
-from beam_tfr.options.groups import GROUPS, Group
+from beam_tfr.options.groups import (
+    BOXES,
+    CARD,
+    CLASSES,
+    DATAFLOW,
+    GROUPS,
+    LIMITS,
+    LOOK,
+    REJECTS,
+    TABLES,
+    WHAT,
+    Group,
+)
 from beam_tfr.options.kinds import BOOLEAN, INTEGER, NUMBER
 from beam_tfr.options.table import Option, shown_default
 
@@ -25,11 +37,11 @@ In Python, pass the same names to `beam_tfr.convert`. You can add Beam's own opt
 `--runner` and `--project`, to the same command line. The [Flex Template](../templates/README.md)
 accepts all options except {others}.
 
-To enable shell completion of commands and options, run `pip install shtab` and
+To enable shell completion, run `pip install shtab` and
 
     shtab --shell=bash beam_tfr.cli.make_parser >>~/.bash_completion
 
-This page is generated from `beam_tfr/options/` by `python docs/make_options.py`.
+`python docs/make_options.py` generates this page from `beam_tfr/options/`.
 """
 TITLE = "Images to TFRecords"
 ABOUT = (
@@ -49,6 +61,17 @@ ON_GCS = {
     "table": "TEXT",  # a list
     "output": "GCS_WRITE_FOLDER",
 }
+PAGES = {
+    WHAT: "converting.md",
+    CLASSES: "converting.md#labels-and-splits",
+    TABLES: "tables.md",
+    BOXES: "objects.md",
+    LOOK: "images.md",
+    LIMITS: "images.md#limits",
+    CARD: "interoperability.md",
+    REJECTS: "rejects.md",
+    DATAFLOW: "dataflow.md",
+}  # that explain the options of a group
 TABLE = ["| option | default | meaning |", "| --- | --- | --- |"]
 CODE = re.compile(r"(--[a-z_]+|'[^']+')")
 
@@ -69,7 +92,8 @@ def _heading(group: Group) -> str:
 
 
 def _when(group: Group) -> str:
-    return f"{_markdown(group.when)}\n"
+    more = f" [More]({PAGES[group]})." if group in PAGES else ""
+    return f"{_markdown(group.when)}{more}\n"
 
 
 def _row(field: dataclasses.Field[object]) -> str:

@@ -105,22 +105,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     input: tuple[str, ...] = _files(
         (),
-        help="folders, whose images are all converted, or quoted patterns that match image "
-        "files, local or gs://: * for any name, ** for any number of folders, ? for one "
-        "character, [abc], {a,b}, {000..131}. A .zip or .tar stands for the images in it",
+        help="folders, archives (.zip, .tar) or quoted patterns, local or gs://: * for any "
+        "name, ** for any number of folders, ? for one character, [abc], {a,b}, "
+        "{000..131}",
         brief="folders, archives (.zip, .tar) or quoted patterns such as 'photos/**/*.jpg', local "
         "or gs://",
         kind=kinds.Kind(metavar="DIR|GLOB", many=True, check=kinds.check_path),
     )
     input_list: str | None = _files(
         None,
-        help="file with more paths and patterns, one per line, local or gs://",
+        help="file with more paths and patterns, one per line",
         kind=kinds.FILE,
     )
     exclude: tuple[str, ...] = _files(
         (),
-        help="patterns of files to skip, matched against the full path, or against the path "
-        "below the folder that all inputs share: 'thumbs/**', '**/*.gif'",
+        help="patterns of files to skip, such as 'thumbs/**' and '**/*.gif', matched against "
+        "the full path or the path below the common folder of all inputs",
         kind=kinds.Kind(metavar="GLOB", many=True),
     )
     output: str = _place(
@@ -135,9 +135,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     layout: str = option(
         "",  # differs from the default: folders that look like splits need an explicit layout
-        help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) and "
-        "*, which can be parts of a name: {label}_*. {label}/** takes the class from the "
-        "first folder, whatever is below it; '*' alone means no labels (default: {label}/*)",
+        help="how to read the end of each path: {label}, {split}, {group}, {number} (digits) "
+        "and *, also within names: '{label}_*'. {label}/** takes the class from the "
+        "first folder; '*' means no labels (default: {label}/*)",
         brief="how to read the end of each path: '{split}/{label}/*', '{label}_*'; '*' means no "
         "labels (default: {label}/*)",
         kind=_LAYOUT,
@@ -146,13 +146,10 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     pair: tuple[str, ...] = option(
         (),
-        help="masks of the images, or other images of the same size, with the names that readers "
-        "use: mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. Paths are relative "
-        "to the folder that all inputs share. {path} is the key of the image without its "
-        "extension, {stem} its name, {folder} its folder, {stem%_rgb} its name without _rgb "
-        "at the end. [255] sets the value in the margins of --resize pad, otherwise 0; "
-        "[255,scale,optional,9=1,#ff0000=2] also scales, accepts images without one, and "
-        "replaces values or colors",
+        help="masks of the images, or other images of the same size: "
+        "mask='../masks/{path}.png[255]' depth='depth/{stem}.png'. {path} is the path "
+        "of the image without its extension, {stem} its name, and [255] the value of "
+        "margins",
         kind=_PAIRS,
         group=WHAT,
         images_only=True,
@@ -167,26 +164,25 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         group=CLASSES,
         changes_data=False,
         help="file with one class per line, in the order of the label ids; images of other "
-        "classes are rejected. Or a dataset, whose classes keep their ids and are followed "
-        "by new ones (default: all classes found, sorted)",
+        "classes are rejected. Or a dataset, whose classes keep their ids and are "
+        "followed by new ones (default: all classes found, sorted)",
         brief="file with one class per line, in the order of the label ids (default: all classes "
         "found, sorted)",
         kind=kinds.CLASSES,
     )  # its content changes data: see data_options
     rename: tuple[str, ...] = option(
         (),
-        help="new names for classes. Classes keep the ids of their old names; classes with the "
-        "same new name are merged",
+        help="new names for classes, which keep their ids; classes with the same new name "
+        "are merged",
         kind=RENAMES,
         group=CLASSES,
         implied=True,
     )
     splits: dict[str, Fraction] | None = option(
         None,
-        help="fraction of the images in each split, such as train=0.8,validation=0.1,test=0.1. "
-        "Fractions are approximate, because a stable hash of the path, or of {group} if "
-        "--layout has one, assigns the images; for exact fractions, see --stratify "
-        "(default: {split} of --layout, or all in train)",
+        help="fraction of the images in each split, such as "
+        "train=0.8,validation=0.1,test=0.1; approximate without --stratify (default: "
+        "{split} of --layout, or all in train)",
         brief="fraction of the images in each split: train=0.8,validation=0.1,test=0.1 (default: "
         "{split} of --layout, or all in train)",
         kind=kinds.SHARES,
@@ -195,7 +191,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     folds: int | None = option(
         None,
         help="divide the images into this many splits of equal size, fold0, fold1, …, for "
-        "cross-validation; readers accept split='all-fold0'",
+        "cross-validation",
         kind=kinds.INTEGER,
         low=2,
         high=MOST_FOLDS,
@@ -205,24 +201,22 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     stratify: bool = option(
         False,
-        help="make the fractions of --splits or --folds exact in each class, to within one image "
-        "or the largest {group}",
+        help="make the fractions of --splits or --folds exact in each class",
         group=CLASSES,
         implied=True,
     )
     duplicates: str = option(
         "report",
-        help="what to do with copies (images that have the same bytes or look the same). report: "
-        "count them; group: put them into one split; drop: keep the one with the most "
-        "pixels and reject the others",
+        help="what to do with images that have the same bytes or look the same. report: "
+        "count them; group: put them into one split; drop: keep only the one with the "
+        "most pixels",
         choices=COPIES,
         group=CLASSES,
         implied=True,
     )
     limit: int | None = option(
         None,
-        help="convert only this many images (at most 1,000,000), for a trial run: the first in "
-        "the order of --seed, which mixes the classes",
+        help="convert only this many images, for a trial run: the first in the order of --seed",
         kind=kinds.INTEGER,
         low=1,
         high=MAX_LIMIT,
@@ -231,16 +225,16 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     compression: str = _shards(
         "gzip",
-        help="compression of the shard files. gzip compresses raw pixels, and stores JPEG, PNG "
-        "and WebP as they are; N is its level, 0 to 9",
+        help="compression of the shard files; gzip stores JPEG, PNG and WebP as they are. N "
+        "is the level, 0 to 9",
         brief="compression of the shard files (default: gzip)",
         choices=("gzip", "none", *(f"gzip:{level}" for level in range(10))),
         metavar="none|gzip|gzip:N",
     )
     num_shards: int | dict[str, int] | None = _shards(
         None,
-        help="exact number of shards per split, for a known number of hosts or readers: one "
-        "number for all splits, or train=16,test=2 (default: depends on the size)",
+        help="number of shards per split: one number for all splits, or train=16,test=2 "
+        "(default: depends on the size)",
         brief="shards per split: one number for all, or train=16,test=2 (default: depends on the "
         "size)",
         kind=kinds.COUNTS,
@@ -250,9 +244,8 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     target_shard_bytes: int | None = _shards(
         None,
-        help="approximate size of a shard, such as 200MiB: for a dataset that grows, or storage "
-        "that works better with large files (default: 100MiB; small datasets get more and "
-        "smaller shards)",
+        help="approximate size of a shard, such as 200MiB (default: 100MiB; small datasets "
+        "get more and smaller shards)",
         kind=kinds.BYTES,
         low=1 << 10,
         high=1 << 40,
@@ -260,23 +253,18 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     )
     examples_per_shard: int | None = _shards(
         None,
-        help="maximum number of records in a shard, such as 1000: for programs that count "
-        "records rather than bytes",
+        help="maximum number of records in a shard, such as 1000",
         kind=kinds.INTEGER,
         low=1,
         high=1 << 40,
     )
     seed: int = _shards(0, help="seed for the order of the records", low=0, high=(1 << 63) - 1)
-    description: str = _card(
-        help="what the images show, for the dataset's README.md and croissant.json"
-    )
+    description: str = _card(help="what the images show")
     license: str = _card(
-        help="license of the images, for the dataset's README.md and croissant.json: an "
-        "identifier from the Hugging Face Hub, such as cc-by-4.0, or a URL"
+        help="license of the images: an identifier from the Hugging Face Hub, such as "
+        "cc-by-4.0, or a URL"
     )
-    citation: str = _card(
-        help="how to cite the source of the images, for the dataset's README.md and croissant.json"
-    )
+    citation: str = _card(help="how to cite the source of the images")
 
     def complete_options(self) -> None:
         for name in ("input", "table"):

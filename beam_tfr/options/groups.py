@@ -47,7 +47,8 @@ FILES = Group(
 )
 CARD = Group(
     title="dataset card",
-    when="Use these before you publish a dataset or pass it on.",
+    when="Use these before you publish a dataset. Its README.md and croissant.json contain "
+    "the values.",
 )
 REJECTS = Group(
     title="rejects",

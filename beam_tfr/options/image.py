@@ -35,11 +35,10 @@ class ImageOptions(Checked):
     )
     resize: str = _look(
         "",  # not set: crop, or pad if columns or masks mark parts that crop would cut off
-        help="how to resize images with a different aspect ratio. crop: fill the size and keep the "
-        "middle; pad: fit, then pad with --background; stretch: ignore the aspect ratio; "
-        "fit: shrink to fit inside the size; shortest: scale the shorter side to the size, "
-        "which must be square; none: keep all pixels (default: crop; pad with boxes, points "
-        "or masks, which crop would cut off)",
+        help="how to resize images with a different aspect ratio. crop: keep the middle; "
+        "pad: add margins in the color of --background; stretch: ignore the aspect "
+        "ratio; fit: shrink to fit inside the size; shortest: scale the shorter side; "
+        "none: keep all pixels (default: crop; pad with boxes, points or masks)",
         brief="how to resize images with a different aspect ratio: crop, pad, stretch, fit (shrink "
         "to fit inside the size), shortest (scale the shorter side) or none (keep all pixels) "
         "(default: crop; pad with boxes, points or masks)",
@@ -71,8 +70,7 @@ class ImageOptions(Checked):
     )
     ignore_orientation: bool = _look(
         False,
-        help="do not apply the EXIF orientation. Boxes, points and masks still refer to the "
-        "upright image, and are rotated to match the pixels",
+        help="do not apply the EXIF orientation",
     )
     frames: str = _look(
         "first",
@@ -88,10 +86,10 @@ class ImageOptions(Checked):
     )
     encoding: str = option(
         "",  # not set: row for tables without --uri_column, else jpeg
-        help="how to store images. raw: a serialized uint8 tensor; keep: the file's bytes if the "
-        "image has the right size and TensorFlow can decode it, otherwise re-encoded; bytes: "
-        "files of any kind, unchanged; array: .npy files as serialized tensors; row: table "
-        "rows without files (default: jpeg, or row for --table without --uri_column)",
+        help="how to store images. raw: a serialized uint8 tensor; keep: the file's bytes, "
+        "if the image needs no change. For other input, bytes: files of any kind; "
+        "array: .npy files; row: table rows without files (default: jpeg, or row for "
+        "--table without --uri_column)",
         brief="how to store images: jpeg, png, webp, raw pixels, or keep (the bytes of the file if "
         "it needs no resizing, as with --resize none); or other files: bytes, array (.npy), row "
         "(of a table) (default: jpeg)",
@@ -107,15 +105,14 @@ class ImageOptions(Checked):
     )
     chroma: str = _look(
         "420",
-        help="color resolution of JPEG. 420: half in both directions, which suits photos; 444: "
-        "full, for drawings, text and small colored marks, in files that are a fifth larger",
+        help="color resolution of JPEG. 420: half in both directions, for photos; 444: full, "
+        "for drawings, text and small colored marks",
         choices=("420", "444"),
         only_with={"encoding": ("jpeg", "keep"), "color": ("rgb", "keep")},
     )
     max_file_bytes: int = option(
         64 << 20,
-        help="reject larger files before they are read completely; limits the time and memory of "
-        "reading",
+        help="reject larger files before they are read completely",
         kind=kinds.BYTES,
         low=1,
         high=1 << 31,
@@ -124,16 +121,14 @@ class ImageOptions(Checked):
     )
     max_pixels: int = _limit(
         100_000_000,
-        help="reject images with more pixels (width x height), according to their headers, before "
-        "they are decoded; raise it together with --max_decode_bytes for scans and maps",
+        help="reject images with more pixels, according to their headers; raise it together "
+        "with --max_decode_bytes for scans and maps",
         high=1 << 30,
     )
     max_decode_bytes: int = _limit(
         400_000_000,
-        help="reject images whose decoding takes more memory, according to their headers. In "
-        "addition to the pixels, this counts transparency, 16 bits per sample and the "
-        "decoder's copies, so an image within --max_pixels may exceed it. Also limits the "
-        "total memory of images that are decoded at the same time",
+        help="reject images whose decoding takes more memory, according to their headers. "
+        "Also limits the total memory of images that are decoded at the same time",
         kind=kinds.BYTES,
         high=1 << 36,
         show="400MB",

@@ -25,16 +25,13 @@ class DisplayOptions(Checked):
     )
     progress_format: str = _progress(
         "auto",
-        help="how progress is shown on stderr. auto: live on a terminal, otherwise a line every "
-        "10 s; plain: always lines; json: one JSON object per line, for a program that "
-        "follows the run. Warnings, errors and the result remain text; --json is for the "
-        "result",
+        help="how progress is shown on stderr. auto: live on a terminal, otherwise a line "
+        "every 10 s; plain: always lines; json: one JSON object per line",
         choices=FORMATS,
     )
     json: bool = _progress(
         False,
-        help="print the result as one JSON object on stdout, for scripts; --quiet also hides "
-        "the progress on stderr",
+        help="print the result as one JSON object on stdout",
     )
 
 
@@ -44,9 +41,8 @@ class RunOptions(DisplayOptions):
 
     read_ahead: int = _run(
         storage.READ_AHEAD,
-        help="how many images of a shard are fetched at the same time, ahead of the decoder. "
-        "Raise it if cores wait for distant storage; lower it if a slow server refuses so "
-        "many requests. At most 32 MiB are held, whatever the number",
+        help="how many images of a shard are fetched at the same time; raise it if cores "
+        "wait for distant storage",
         low=1,
         high=MAX_READ_AHEAD,
     )
@@ -55,24 +51,22 @@ class RunOptions(DisplayOptions):
     )
     max_rejects: int | float | None = _rejects(
         None,
-        help="how many images may be rejected before the run fails: a fraction, with a decimal "
-        "point (0.01 is exactly 1%), or a number of images (25) (default: 1%, or 10 images "
-        "if that is more, but never more than 10%)",
+        help="how many images may be rejected before the run fails: a fraction with a "
+        "decimal point (0.01), or a number of images (25) (default: 1%, or 10 images if "
+        "that is more, but never more than 10%)",
         brief="how many images may be rejected before the run fails: a fraction (0.01) or a "
         "number (25) (default: 1%, at least 10 images)",
         kind=kinds.SHARE_OR_COUNT,
     )
     allow_empty: tuple[str, ...] = _rejects(
         (),
-        help="splits and classes that may end up without images. If all images of any other "
-        "split or class are rejected, the run fails, however many --max_rejects allows",
+        help="splits and classes that may lose all their images; otherwise, the run fails",
         kind=kinds.Kind(metavar="NAME", many=True),
     )
     accept_unreadable: bool = _rejects(
         False,
-        help="reject images that cannot be read now but may be later, because of a missing "
-        "permission or a failing disk or service. Without it, the run fails, and the next "
-        "one tries them again",
+        help="reject images that cannot be read because of a missing permission or a failing "
+        "disk or service. Without it, the run fails, and the next one tries them again",
     )
     overwrite: bool = _run(
         False,
@@ -81,8 +75,7 @@ class RunOptions(DisplayOptions):
     )
     report: bool = _progress(
         False,
-        help="also write report.html to the output folder: what deserves a look, samples, "
-        "classes, sizes, copies and rejects",
+        help="also write report.html, an overview of the dataset, to the output folder",
     )
     no_wait: bool = _dataflow(False, help="return as soon as the job is created")
     on_interrupt: str = _dataflow(

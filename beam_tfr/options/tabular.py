@@ -75,19 +75,19 @@ class TableOptions(Checked):
 
     table: tuple[str, ...] = _table(
         (),
-        help="tables, or patterns that match tables, to read instead of --input: CSV, TSV, JSON "
-        "Lines (also .gz), Parquet; annotations of COCO, Create ML (.json), Pascal VOC "
-        "(.xml), YOLO (data.yaml); TFRecords, WebDataset tars; datasets: manifest.json, or "
-        "dataset_info.json of TFDS",
+        help="tables, or patterns that match tables, to read instead of --input: CSV, TSV, "
+        "JSON Lines, Parquet; annotations of COCO, Create ML, Pascal VOC (.xml), YOLO "
+        "(data.yaml); TFRecords, WebDataset tars; datasets (manifest.json, or "
+        "dataset_info.json of TFDS)",
         brief="table to read instead of --input: CSV, TSV, JSON Lines, Parquet, annotations of "
         "COCO, VOC or YOLO, TFRecords, tars, another dataset",
         kind=kinds.Kind(metavar="FILE", many=True, check=kinds.check_path),
     )
     uri_column: str = _column(
         "",
-        help="column with the path of each image, or with the images themselves in Parquet, "
-        "TFRecords and tars if it is not image/encoded or jpg. Without it, the rows of "
-        "other tables become the records",
+        help="column with the path of each image, or with the image itself; annotations, "
+        "TFRecords and tars usually need none. Without it, the rows of other tables "
+        "become the records",
         metavar="NAME",
     )
     image_root: str = _column(
@@ -98,7 +98,7 @@ class TableOptions(Checked):
     )
     key_column: str = _column(
         "",
-        help="column with a unique name for each row, if there is no --uri_column (default: table "
+        help="column with a unique name for each row, without --uri_column (default: table "
         "and row number)",
         metavar="NAME",
         excludes={"uri_column": "the path of a file is its key"},
@@ -111,22 +111,20 @@ class TableOptions(Checked):
     )
     label_separator: str = _column(
         "",
-        help="separator of classes in --label_column, such as '|'. A row can then have any "
-        "number of labels, and an image's rows with one class each are joined",
+        help="separator of classes in --label_column, such as '|', for images with several classes",
         metavar="TEXT",
         only_with={"table": (), "label_column": ()},
     )
     split_column: str = _column(
         "",
-        help="column with the split; none ignores the splits of the tables, so that --splits "
-        "divides their rows (default: --splits; else a column named split, VOC's ImageSets, "
-        "or the folders and names of the tables)",
+        help="column with the split; none ignores the splits of the tables (default: "
+        "--splits; else a column named split, VOC's ImageSets, or the folders and names "
+        "of the tables)",
         metavar="NAME",
     )
     group_column: str = _column(
         "",
-        help="column that defines groups: --splits keeps rows with the same value in the same "
-        "split",
+        help="column that defines groups: --splits keeps rows with the same value together",
         metavar="NAME",
     )
     na_values: tuple[str, ...] = _column(
@@ -136,19 +134,18 @@ class TableOptions(Checked):
     )
     feature_columns: Mapping[str, str] | None = _column(
         None,
-        help="columns that become features, with their types if the first rows do not show them: "
-        "age:int64=-1, score:float,tags:bytes[],size:enum(s|m|l). box:bbox[xyxy] holds the "
-        "boxes of objects, box:bbox[xyxy]=xmin+ymin+xmax+ymax the box of a row, "
-        "depth:float[box] a value per box, joint:points[xyv] keypoints, segment:mask[box] a "
-        "mask per box; seg:mask the path of the mask of an image, ir:pair that of another "
-        "image; * means all other columns (default: none, or all without --uri_column)",
+        help="columns that become features, with their types if the first rows do not show "
+        "them: age:int64=-1 or score:float,tags:bytes[],size:enum(s|m|l). "
+        "box:bbox[xyxy] holds boxes, joint:points[xyv] keypoints, segment:mask[box] "
+        "masks of boxes, depth:float[box] values of boxes, seg:mask the path of a mask, "
+        "ir:pair that of another image; * means all other columns (default: none, or "
+        "all without --uri_column)",
         kind=_COLUMNS,
     )  # the columns found change data: see data_options
     min_visible: float = _of_boxes(
         0.1,
-        help="fraction of its area that a valid box must keep when resizing cuts off part of "
-        "it. Boxes that keep less are dropped with their labels and values, but their image is "
-        "kept",
+        help="fraction of its area that a box must keep when resizing cuts off part of it; "
+        "other boxes are dropped",
         kind=kinds.NUMBER,
         metavar="FRACTION",
         low=0,
@@ -156,16 +153,15 @@ class TableOptions(Checked):
     )
     bad_boxes: str = _of_boxes(
         "reject",
-        help="what to do with invalid boxes in the table: without area, outside of their image, "
-        "or not four finite numbers. reject: reject their images; drop: drop these boxes "
-        "with their labels and values, and keep the images",
+        help="what to do with boxes that have no area, are outside of their image, or are "
+        "not four finite numbers. reject: reject their images; drop: drop only these "
+        "boxes",
         choices=("reject", "drop"),
     )
     no_boxes: str = _of_boxes(
         "keep",
-        help="what to do with images without a box, because the table has none for them or all "
-        "were dropped. keep: store them as background; reject: reject them, without "
-        "counting towards --max_rejects",
+        help="what to do with images without a box. keep: store them as background; reject: "
+        "reject them, without counting towards --max_rejects",
         choices=("keep", "reject"),
     )
 
