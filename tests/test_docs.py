@@ -346,7 +346,7 @@ def test_the_commands_of_the_first_cloud_run_are_those_of_a_shell(tmp_path: Path
         for line in called
         if line.startswith("beam-tfr convert") and "--runner=DataflowRunner" in line
     ]
-    assert len(jobs) == 5
+    assert len(jobs) == 4
     assert all(
         "--temp_location=gs://bucket/tmp --service_account_email=worker" in line for line in jobs
     )
