@@ -46,20 +46,20 @@ def test_grain_with_workers(tmp_path: Path) -> None:
 
 
 def test_the_blocks_of_the_page(tmp_path: Path) -> None:
-    """Those with packages that tests have; PyTorch, Polars and DuckDB are tried by hand."""
+    """Those with packages that tests have; PyTorch and DuckDB are tried by hand."""
     folder = str(converted_photos(STORED))
     left_out = []
     names: dict[str, Any] = {}
     for code in blocks(PAGE, "python"):
         of_boxes = "/data/street" in code  # in tests/test_bad_boxes.py
-        others = ("torch", "polars", "duckdb", "grain")
+        others = ("torch", "duckdb", "grain")
         if of_boxes or any(f"import {name}" in code or f"from {name}" in code for name in others):
             left_out.append(code)
             continue
         exec(
             code.replace("/data/photos", folder).replace("/tmp/hats", str(tmp_path / "hats")), names
         )
-    assert len(left_out) == 5
+    assert len(left_out) == 4
     assert len(names["hats"]) == len([*(tmp_path / "hats").iterdir()]) == 4
     assert names["train"].class_names == ("hat", "shoes", "t-shirt")
 
