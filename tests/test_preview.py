@@ -311,4 +311,5 @@ def test_a_wrong_image_root_is_the_cure_that_is_named(beam_tfr: Command, tmp_pat
     run = beam_tfr("plan", *flags, "--image_root", tmp_path / "empty")
     assert (run.code, run.out) == (1, "")
     assert "None of the 2 files tried first can be read: " in run.err
-    assert run.err.endswith(" or correct the folder that a table, --image_root or --pair names\n")
+    assert " or correct the folder that a table, --image_root or --pair names. " in run.err
+    assert run.err.endswith("in which they are looked up without their first folders\n")

@@ -145,6 +145,7 @@ def test_a_path_that_cannot_be_used_costs_its_row(folder: Path, cell: str, probl
 
 FOREIGN = (
     *("/home/bob/data", "C:\\data", "data/old", "\\\\server\\share"),
+    *("file:///home/bob/data", "file:/C:/data", "/data/local-files/?d=data"),
     "s3://bucket/data",
 )
 

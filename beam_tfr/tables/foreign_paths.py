@@ -16,8 +16,9 @@ from beam_tfr.tables.image_names import ImageName, drop_prefix
 from beam_tfr.tables.paths import resolve_path
 
 WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
-_OWN_ADDRESS = re.compile("(?i)file:")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
+# A folder; or what Label Studio writes before paths, as in /data/local-files/?d=img/1.jpg.
+_FOLDER = re.compile(r"\?d=|[^/]*/")
 _MOST_TRIED = 16  # first paths to try, evenly spaced
 _MOST_REMOTE = 4  # each path takes a request for each rule that is tried
 _MOST_FOLDERS = 32  # leading folders of paths that may be removed
@@ -108,16 +109,15 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
     """Yields the strings that are paths on disk, or addresses of buckets and the web."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
-        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH and not _OWN_ADDRESS.match(uri):
+        if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH:
             yield uri
 
 
 def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
-    """Yields the prefixes that all paths share, with trailing slashes, shortest first."""
-    folders = [path.split("/")[:-1] for path in paths]
-    shared = common_start(folders)
+    """Yields the prefixes of folders that all paths share, shortest first."""
+    shared = common_start([_FOLDER.findall(path) for path in paths])
     for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):
-        yield "/".join(shared[:number]) + "/"
+        yield "".join(shared[:number])
 
 
 def _find_files(texts: Iterable[str], reading: ForeignPaths) -> Iterator[str]:
