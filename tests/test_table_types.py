@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
+from beam_tfr.schema.errors import UsageError
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rounded_numbers import find_rounding
@@ -44,6 +45,61 @@ def test_decimal_commas_of_a_table_of_semicolons_are_points(tmp_path: Path) -> N
     assert [row["width"] for row in values_of(tables)] == [[1.5], [-2.0], [32.5]]
     assert values_of(tables)[1]["pair"] == [b"4,5"]
     assert "decimal points in these columns: width" in " ".join(tables.warnings)
+
+
+def write_german_boxes(path: Path, *, sides: Sequence[str]) -> None:
+    """Writes Open Images' columns as a spreadsheet does where commas are decimal points."""
+    rows = [f"{i},cat,{','.join(f'{chr(34)}{side}{i}{chr(34)}' for side in sides)}" for i in (1, 2)]
+    path.write_text("\n".join(["ImageID,LabelName,XMin,XMax,YMin,YMax", *rows, ""]))
+
+
+def test_quoted_decimal_commas_are_points_if_no_others_would_be_written_so(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    write_german_boxes(table, sides=["0,01", "0,19", "0,1", "0,9"])
+    tables = opened(table)
+    assert types_of(tables) == {"box": "bbox[rel_xyxy]=XMin+YMin+XMax+YMax"}
+    boxes = [row["image/object/bbox"] for row in values_of(tables)]
+    expected = [[0.011, 0.11, 0.191, 0.91], [0.012, 0.12, 0.192, 0.92]]
+    assert boxes == [pytest.approx(box) for box in expected]
+    assert "points in these columns: XMin, XMax, YMin, YMax" in " ".join(tables.warnings)
+
+
+@pytest.mark.parametrize("cells", [["1,100", "1,050"], ["0,1", "3,2"], ["1920,1080", "640,480"]])
+def test_thousands_and_pairs_in_quotes_stay_text(tmp_path: Path, cells: list[str]) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("size,n\n" + "".join(f'"{cell}",1\n' for cell in cells))
+    assert [row["size"] for row in values_of(opened(table))] == [[cell.encode()] for cell in cells]
+
+
+def test_boxes_with_commas_have_a_cure_that_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    write_german_boxes(path, sides=["1,5", "9,5", "2,5", "8,5"])
+    with pytest.raises(UsageError) as caught:
+        opened(path)
+    line = str(caught.value).partition("are decimal points: ")[2]
+    variables = {"table": pandas.read_csv(path)}
+    exec(line, variables)
+    variables["table"].to_csv(path, index=False)
+    assert types_of(opened(path)) == {"box": "bbox[xyxy]=XMin+YMin+XMax+YMax"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["19,5", "20,25"], [19.5, 20.25]),
+        (["1.000,5", "7,5"], [1000.5, 7.5]),
+        (["1,000", "2,500"], [1000, 2500]),
+    ],
+)
+def test_texts_with_commas_have_a_cure_that_writes_numbers(
+    tmp_path: Path, cells: list[str], numbers: list[float]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("price,n\n" + "".join(f'"{cell}",1\n' for cell in cells))
+    line = " ".join(opened(path).warnings).partition("with pandas")[2].partition(": ")[2]
+    variables = {"table": pandas.read_csv(path)}
+    exec(line, variables)
+    assert [*variables["table"]["price"].astype(float)] == numbers
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Finds the columns of tables that become features, from options or the first rows."""
 
 import itertools
+import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +36,7 @@ from beam_tfr.tables.suggested_roles import suggest_roles
 from beam_tfr.tables.unused.boxes import cure_box_field
 
 FIELD_ROWS = 10_000  # first rows that are searched for fields of objects
+_COMMA_PROBLEM = re.compile("'[+-]?[0-9]+,[0-9]+' is not a number")
 _CHOICE = "or choose the columns that become features"
 
 
@@ -300,6 +303,14 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
         return (
             "; write fractions of 1 instead of percentages (boxes of fractions have types such as "
             "bbox[rel_xyxy]); with pandas: table[NAME].str.rstrip('%').astype(float) / 100"
+        )
+    if _COMMA_PROBLEM.search(str(problem)):
+        boxes = find_boxes([feature])
+        columns = (boxes.columns if boxes else ()) or (feature.name,)
+        cells = f"table[{json.dumps(columns, ensure_ascii=False)}]"
+        return (
+            "; write numbers with a decimal point; with pandas, if commas are decimal points: "
+            f"{cells} = {cells}.replace(',', '.', regex=True)"
         )
     if _is_bad(cell) or isinstance(problem, UntypedCellError):
         return ""

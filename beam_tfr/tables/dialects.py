@@ -39,6 +39,8 @@ _NO_TABLES = {
     "version https://git-lfs": "is a Git LFS pointer, not the table; git lfs pull gets the table",
 }
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
+# With digits after the comma that neither a thousand nor a whole number has: 0,012 or 12,05.
+_SURE_COMMA = re.compile("[+-]?(?:0,0[0-9]+|[0-9]+,0[0-9])")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 _AUTOML = ("set", "path", "label", "xmin", "ymin", "", "", "xmax", "ymax", "", "")
 
@@ -107,7 +109,7 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
         line_end=begin.line_end.encode(),
         has_spaces=_has_spaces(rows),
         quote=quote,
-        decimal_commas=frozenset(_find_decimal_commas(rows) if chosen == ";" else ()),
+        decimal_commas=_find_decimal_commas(rows, chosen),
         header=_AUTOML if all(map(_is_of_automl, rows)) else (),
     )
     notes = _describe_start(begin, skipped, named_delimiter)
@@ -325,8 +327,21 @@ def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
     return bool(later_cells) and all(cell.startswith(" ") for cell in later_cells)
 
 
-def _find_decimal_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
-    """Yields the indexes of number columns in which some numbers have a decimal comma."""
+def _find_decimal_commas(rows: Sequence[Sequence[str]], delimiter: str) -> frozenset[int]:
+    """Returns the indexes of number columns in which some numbers have a decimal comma.
+
+    Without semicolons, which spreadsheets write where commas are decimal points, a number such as
+    0,012 must show that commas neither separate thousands nor whole numbers.
+    """
+    columns = frozenset(_find_numbers_with_commas(rows))
+    if delimiter == ";":
+        return columns
+    cells = [row[number].strip() for row in rows for number in columns if len(row) > number]
+    return columns if any(map(_SURE_COMMA.fullmatch, cells)) else frozenset()
+
+
+def _find_numbers_with_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
+    """Yields the indexes of number columns in which some numbers have a single comma."""
     header, *others = rows
     for number in range(len(header)):
         cells = {row[number].strip() for row in others if len(row) > number}

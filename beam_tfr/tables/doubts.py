@@ -31,6 +31,8 @@ LEAST_NUMBERS = 20  # this many different numbers in as many rows are hardly cla
 _POINTS_BETWEEN = r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+"  # 1.000,5
 _COMMAS_BETWEEN = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?"  # 1,000.5
 _WITH_COMMA = re.compile(f"{DECIMAL_COMMA.pattern}|{_POINTS_BETWEEN}|{_COMMAS_BETWEEN}")
+_POINTS = re.compile(_POINTS_BETWEEN)
+_THOUSANDS = re.compile(_COMMAS_BETWEEN)
 _DIGITS = r"[0-9]++\.?[0-9]*+"
 _MARKED = re.compile(rf"\+{_DIGITS}|-?[$€£¥] ?{_DIGITS}|-?{_DIGITS} ?[%€]")  # +1, $10, 5%
 _NUMBERED = re.compile(r"(?i).+\.(?:jpe?g|png|tiff?|bmp|webp|gif|dcm)_\w{1,40}")  # 0.jpg_1
@@ -225,7 +227,7 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
     if all(map(_WITH_COMMA.fullmatch, others)):
         return (
             f" with commas, such as {others[0]:.30}, and is stored as text; write numbers with a "
-            "decimal point and no thousands separators"
+            f"decimal point and no thousands separators{_replace_commas(column, others)}"
         )
     if 2 * len(others) > len(texts):
         return ""
@@ -234,6 +236,23 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
         f", but is stored as text because of {shown}; `na_values=` lists values that stand for a "
         f"missing one, and `feature_columns={column}:float` rejects rows with any other text"
     )
+
+
+def _replace_commas(column: str, texts: Sequence[str]) -> str:
+    """Returns the line of pandas that writes numbers without commas.
+
+    Args:
+        column: the name of the column.
+        texts: its strings with commas.
+    """
+    step = ".str.replace(',', '.')"
+    reason = ""
+    if any(map(_POINTS.fullmatch, texts)):
+        step = f".str.replace('.', ''){step}"
+    elif all(map(_THOUSANDS.fullmatch, texts)):
+        step = ".str.replace(',', '')"
+        reason = ", if commas separate thousands"
+    return f"; with pandas{reason}: table[{column!r}] = table[{column!r}]{step}"
 
 
 def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind]) -> Iterator[str]:
