@@ -175,6 +175,13 @@ def test_a_delimiter_within_cells_is_none(tmp_path: Path) -> None:
             "class,xmin,ymin,xmax,ymax,path,width,height",
         ),
         ("a.jpg,5,6,25,21,cat\n", "path,xmin,ymin,xmax,ymax,class"),  # alone
+        ("a.jpg,5,6,25,21\nb.jpg,5,6,25,9\nc.jpg,5,6,5,9\n", "path,xmin,ymin,xmax,ymax"),
+        ("a.jpg,50,6,25,21,cat\n", "path,x,y,w,h,class"),
+        # as in driving_log.csv of Udacity's simulator
+        (
+            "c1.jpg,l1.jpg,r1.jpg,0,0.4,0,22.1\nc2.jpg,l2.jpg,r2.jpg,-0.1,0.4,0,22.3\n",
+            "path,column2,column3,column4,column5,column6,column7",
+        ),
         ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "column1,column2,class"),
         ("72,25,72\n", "column1,column2,column3"),
         ("100,0\n101,1\n", "column1,column2"),

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.schema.extensions import FORMAT_OF
@@ -11,6 +11,8 @@ SPLIT_WORDS = {"train", "training", "validate", "validation", "val", "test", "un
 IMAGE = re.compile(rf".*\.(?:{'|'.join(FORMAT_OF)})", re.IGNORECASE | re.DOTALL)
 _DIGITS = re.compile("[0-9]+")
 _SLASH = re.compile(r"[/\\]")
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_CORNER_AND_SIZE = ("x", "y", "w", "h")
 _FEW_NUMBERS = 2  # in increasing order, these may be names
 _MOST_NAMES = 20  # in messages
 _MANY_NUMBERS = 10  # in decreasing order, these may be names
@@ -39,7 +41,7 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     options = ""
     if "xmin" in names:  # these names imply the options
         corners = " (with x,y,w,h for a corner and the size of a box)"
-    elif {"path", "class"} <= {*names}:
+    elif "x" not in names and {"path", "class"} <= {*names}:
         options = ", and give `uri_column=path` `label_column=class`"
     return (
         f"its first line, {','.join(header)!r:.100}, is a row instead of column names; "
@@ -125,7 +127,7 @@ def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> lis
         rows: the next rows.
     """
     if any(map(IMAGE.fullmatch, cells)):
-        return [*_name_beside_image(cells)]
+        return [*_name_beside_image(cells, rows)]
     if len(cells) == 2 and not all(map(NUMBER.fullmatch, cells)):
         return _name_two(cells, rows)
     return [*_name_values(cells, rows)]
@@ -161,9 +163,9 @@ def _name_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterato
             yield next(classes, unknown)
 
 
-def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
-    """Yields column names for a row with the name of an image."""
-    names = iter(_name_numbers(row))
+def _name_beside_image(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields column names for a row with the name of an image, given the next rows."""
+    names = iter(_name_numbers(row, rows))
     others = iter(("class",))
     paths = iter(("path",))
     for number, cell in enumerate(row, 1):
@@ -180,15 +182,38 @@ def _name_beside_image(row: Sequence[str]) -> Iterator[str]:
             yield next(others, unknown)
 
 
-def _name_numbers(row: Sequence[str]) -> Sequence[str]:
-    """Returns names for the numbers in a row: the fifth is a class if no string may be one."""
-    num_numbers = len([*filter(NUMBER.fullmatch, row)])
+def _name_numbers(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Returns names for the numbers in a row: the fifth is a class if no string may be one.
+
+    Args:
+        row: the cells of the row.
+        rows: the next rows.
+    """
+    columns = [column for column, cell in enumerate(row) if NUMBER.fullmatch(cell)]
     has_class = any(map(_may_be_class, row))
-    if num_numbers == 1 and not has_class:
+    if len(columns) == 1 and not has_class:
         return ["class"]
-    if num_numbers == 5 and not has_class:
-        return ["xmin", "ymin", "xmax", "ymax", "class"]
-    return ["xmin", "ymin", "xmax", "ymax", "width", "height"]
+    whole_rows = [row, *(other for other in rows if len(other) == len(row))]
+    sides = _name_sides([[other[column] for column in columns[:4]] for other in whole_rows])
+    if not sides:
+        return []
+    if len(columns) == 5 and not has_class:
+        return [*sides, "class"]
+    return [*sides, "width", "height"]
+
+
+def _name_sides(boxes: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Names the columns of the four sides of boxes; empty if some rows have other numbers."""
+    numbers = [[*map(float, box)] for box in boxes if all(map(NUMBER.fullmatch, box))]
+    if any(len(box) < len(_CORNERS) for box in numbers):
+        return ()
+    are_corners = all(left <= right and top <= bottom for left, top, right, bottom in numbers)
+    with_area = [left < right and top < bottom for left, top, right, bottom in numbers]
+    if are_corners and 2 * sum(with_area) > len(numbers):
+        return _CORNERS
+    if all(width > 0 and height > 0 for _, _, width, height in numbers):
+        return _CORNER_AND_SIZE
+    return ()
 
 
 def _may_be_class(cell: str) -> bool:
