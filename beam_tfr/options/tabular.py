@@ -145,7 +145,7 @@ class TableOptions(Checked):
     min_visible: float = _of_boxes(
         0.1,
         help="fraction of its area that a box must keep when resizing cuts off part of it; "
-        "other boxes are dropped",
+        "boxes that keep less are dropped",
         kind=kinds.NUMBER,
         metavar="FRACTION",
         low=0,
