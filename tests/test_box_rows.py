@@ -577,6 +577,35 @@ def test_values_of_boxes_in_all_columns_are_bounded(monkeypatch: pytest.MonkeyPa
     assert "more than" in cells["c"].problem
 
 
+@pytest.mark.parametrize(
+    "lengths", [(2_000_000, 1, 1, 1), (2_000_000,) * 4, (200_000, 200_000, 1, 1)]
+)
+def test_rows_with_too_many_boxes_are_refused_in_little_memory(lengths: tuple[int, ...]) -> None:
+    """A row of JSON Lines may hold millions of values in few bytes."""
+    sides = {side: [1] * length for side, length in zip(SIDES, lengths, strict=True)}
+    rows = [NumberedRow(number, {"f": "a.jpg", **sides, "class": "cat"}) for number in (1, 2)]
+    join = BoxJoin(key="f", box="box", sides=SIDES, label="class")
+    tracemalloc.start()
+    try:
+        cells = join.join_cells(rows, ["f", "box", "class"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert cells["f"] == "a.jpg"
+    assert "more than 250,000" in cells["box"].problem
+    assert peak < 1 << 20
+
+
+def test_a_list_of_another_length_makes_all_boxes_of_its_row_bad() -> None:
+    row = NumberedRow(
+        3, {"f": "a.jpg", **dict.fromkeys(SIDES, [1, 2]), SIDES[2]: [5], "class": "c"}
+    )
+    join = BoxJoin(key="f", box="box", sides=SIDES, label="class")
+    boxes = join.join_cells([row], ["box"])["box"]
+    assert [box.annotation for box in boxes] == [1, 2]
+    assert [box[2].problem for box in boxes] == ["has 1 value for 2 boxes"] * 2
+
+
 _MEASURE = """
 import resource, sys
 from beam_tfr.options import ConvertOptions

@@ -778,7 +778,7 @@ def test_create_ml_is_read_in_either_spelling() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "message"),
-    [("MOST_OBJECTS", "2 annotations, more than 1"), ("MOST_SHAPE_BYTES", "masks and keypoints")],
+    [("MOST_BOXES", "2 annotations, more than 1"), ("MOST_SHAPE_BYTES", "masks and keypoints")],
 )
 def test_an_image_with_too_much_is_a_reject_of_its_own(
     monkeypatch: pytest.MonkeyPatch, limit: str, message: str

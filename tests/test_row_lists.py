@@ -40,6 +40,16 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
         [{"file": "a.jpg", "label": "cat"}, {"file": "b.jpg", "label": "dog"}],
         "`uri_column=file` and `label_column=label`",
     ),
+    "batches of rows with classes": (
+        {"batch 1": [CAT], "batch 2": [DOG]},
+        [CAT | {"key": "batch 1"}, DOG | {"key": "batch 2"}],
+        ROLES,
+    ),
+    "splits of rows with other splits": (
+        {"train": [CAT | {"split": "a"}], "test": [DOG | {"split": "b"}]},
+        [CAT | {"split": "a", "key": "train"}, DOG | {"split": "b", "key": "test"}],
+        "`split_column=key`",
+    ),
     "names by class": ({"cat": ["a.jpg"], "it's": ["b.jpg"]}, PATHS, "`uri_column=path`"),
     "names by split": (
         {"train": ["a.jpg"], "val": ["b.jpg"]},

@@ -27,7 +27,7 @@ from beam_tfr.features.box_formats import (
     is_relative,
     to_corners,
 )
-from beam_tfr.features.cells import BadCell, check_cell, split_boxes
+from beam_tfr.features.cells import BadCell, check_boxes, check_cell, split_boxes
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample, count_stored
 from beam_tfr.features.shapes import Rectangle, Shape, box_classes
 from beam_tfr.schema.differences import join_texts
@@ -172,6 +172,7 @@ class Boxes(ColumnKind):
     def split(self, cell: Any) -> Sequence[Any]:
         parts = split_boxes(cell)
         if any(isinstance(part, (list, BadCell)) for part in parts):
+            check_boxes(len(parts))
             return parts
         rest = len(parts) % 4
         if rest:
@@ -180,6 +181,7 @@ class Boxes(ColumnKind):
                 word = shlex.quote(cell)
                 cure = f"; if this means no boxes, use `na_values={word:.60}`"
             raise ValueError(f"{parts[-rest:]!r:.60} is not a box of four numbers{cure}")
+        check_boxes(len(parts) // 4)
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]
 
     def parse(self, cell: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from beam_tfr.features.python_lists import parse_python_list
 from beam_tfr.schema.untrusted import parse_json
 
 MAX_VALUES = 2_000_000  # in a text row or cell; a value may take 80 bytes of memory
+MOST_BOXES = 250_000  # in an image
 _FEW_BYTES = 1 << 20  # 1 MiB: shorter strings hold too few values to count them
 SEPARATOR = "|"  # between the members of a list in a text cell, unless it has brackets
 _GAP = r"(?:\s*+,\s*+|\s++)"
@@ -89,6 +90,16 @@ def check_number(values: int) -> None:
     """
     if values > MAX_VALUES:
         raise ValueError(f"has about {values:,} values, more than {MAX_VALUES:,}")
+
+
+def check_boxes(number: int) -> None:
+    """Checks that an image does not have too many boxes.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    if number > MOST_BOXES:
+        raise ValueError(f"the image has {number:,} boxes, more than {MOST_BOXES:,}")
 
 
 def parse_json_list(text: str) -> list[Any] | None:
@@ -195,11 +206,11 @@ def split_boxes(cell: Any) -> list[Any]:
     `(5, 6, 20, 15)`, or several such boxes separated by semicolons.
 
     Raises:
-        ValueError: as for `split_cell`.
+        ValueError: as for `split_cell`, or there are too many boxes.
     """
     if not isinstance(cell, str):
         return split_cell(cell)
-    check_number(cell.count(";"))
+    check_boxes(cell.count(";"))
     texts = [text.strip() for text in cell.split(";")]
     if len(texts) == 4 and all(map(NUMBER.fullmatch, texts)):
         return texts

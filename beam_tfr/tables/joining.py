@@ -15,7 +15,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from beam_tfr.features.boxes import LineBox, ObjectBox, RowBox
-from beam_tfr.features.cells import BadCell, cure_missing, is_missing, split_boxes, to_float
+from beam_tfr.features.cells import (
+    BadCell,
+    check_boxes,
+    cure_missing,
+    is_missing,
+    split_boxes,
+    to_float,
+)
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.tables.base import (
     BadRow,
@@ -41,21 +48,17 @@ class NumberedRow(NamedTuple):
         number: the number of the row, from 1.
         cells: column -> cell.
         object_number: the number of the object, from 1; 0 for the whole row.
-        num_objects: the number of objects in the row.
     """
 
     number: int
     cells: Mapping[str, Any]
     object_number: int = 0
-    num_objects: int = 0
 
     def value_of(self, name: str) -> Any:
         """Returns the cell of a column or, for an object, its member of the list in the cell."""
         cell = self.cells[name]
         if not self.object_number or not isinstance(cell, list):
             return cell
-        if len(cell) != self.num_objects:
-            return BadCell(describe_values(len(cell), self.num_objects))
         return cell[self.object_number - 1]
 
 
@@ -150,6 +153,11 @@ class BoxJoin(RowJoin):
         return [*dict.fromkeys(needed)]
 
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
+        try:
+            check_boxes(sum(map(self._count_boxes, rows)))
+        except ValueError as error:
+            bad = dict.fromkeys(columns, BadCell(str(error)))
+            return {**bad, self.key: rows[0].cells[self.key]}
         with_boxes = [row for row in self._divide_rows(rows) if self.has_box(row)]
         room = MOST_BOX_VALUES
         cells = dict[str, Any]()
@@ -205,13 +213,21 @@ class BoxJoin(RowJoin):
     def _divide_rows(self, rows: Iterable[NumberedRow]) -> Iterator[NumberedRow]:
         """Yields rows with one box each: one row per object if the sides are lists."""
         for row in rows:
-            lists = [row.cells[side] for side in self.sides if isinstance(row.cells[side], list)]
-            if not lists:
+            if not self._lists_of(row):
                 yield row
                 continue
-            num_objects = max(map(len, lists))
-            for number in range(1, num_objects + 1):
-                yield NumberedRow(row.number, row.cells, number, num_objects)
+            num_boxes = self._count_boxes(row)
+            cells = _refuse_other_lengths(row.cells, num_boxes)
+            for number in range(1, num_boxes + 1):
+                yield NumberedRow(row.number, cells, number)
+
+    def _lists_of(self, row: NumberedRow) -> list[list[Any]]:
+        """Returns the sides of boxes in a row that are lists."""
+        return [row.cells[side] for side in self.sides if isinstance(row.cells[side], list)]
+
+    def _count_boxes(self, row: NumberedRow) -> int:
+        """Returns how many boxes a row may have."""
+        return max(map(len, self._lists_of(row)), default=1)
 
     def has_box(self, row: NumberedRow) -> bool:
         """Whether a row has any side of a box."""
@@ -406,6 +422,15 @@ def holds_one_box(cell: Any) -> bool:
         return False
     has_lists = any(isinstance(member, list) for member in members)
     return not has_lists and len(members) in (0, _NUM_SIDES)
+
+
+def _refuse_other_lengths(cells: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """Returns the cells of a row, with a `BadCell` in place of each list of another length."""
+    checked = dict(cells)
+    for name, cell in cells.items():
+        if isinstance(cell, list) and len(cell) != length:
+            checked[name] = BadCell(describe_values(len(cell), length))
+    return checked
 
 
 def _make_box(numbers: Sequence[Any], number: int) -> RowBox:

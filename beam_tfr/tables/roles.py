@@ -11,7 +11,7 @@ from typing import Any
 from beam_tfr import storage
 from beam_tfr.features.base import ColumnKind, Values
 from beam_tfr.features.boxes import Boxes, BoxPolicy
-from beam_tfr.features.cells import members_of, split_text
+from beam_tfr.features.cells import MOST_BOXES, members_of, split_text
 from beam_tfr.inputs.labels import LABEL_RULE, choose_split
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT
@@ -33,7 +33,7 @@ _is_class_name = functools.lru_cache(is_class_name)  # many rows have the same c
 _is_split_name = functools.lru_cache(is_split_name)
 
 MOST_LABEL_LETTERS = 16 << 20  # per image: the names of its classes or its boxes' classes
-MOST_BOX_VALUES = 1_000_000  # per image: sides, points and other values of its boxes
+MOST_BOX_VALUES = 4 * MOST_BOXES  # per image: sides, points and other values of its boxes
 TOO_MANY_BOX_VALUES = (
     f"the boxes of the image have more than {MOST_BOX_VALUES:,} values, including points and all "
     "other columns"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from beam_tfr.features.boxes import AnnotatedBox
-from beam_tfr.features.cells import BadCell
+from beam_tfr.features.cells import MOST_BOXES, BadCell
 from beam_tfr.features.polygons import enclose_polygons
 from beam_tfr.features.run_lengths import enclose_run_lengths
 from beam_tfr.schema.differences import join_names, join_texts
@@ -36,7 +36,6 @@ _NO_CATEGORIES = (
 _SIDES = 4  # numbers in a box
 _ROUNDED = 1  # pixel by which boxes may exceed the image, from rounding or counting from 1
 _LONGEST_ID = 20  # digits in a 64-bit number
-MOST_OBJECTS = 250_000  # in an image; this many have `roles.MOST_BOX_VALUES`
 MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON for all masks and keypoints of an image
 
 
@@ -223,8 +222,8 @@ def _make_rows(
 
 def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
     """Says what exceeds a limit among the objects of an image; empty if they fit into a row."""
-    if len(objects) > MOST_OBJECTS:
-        return f"{len(objects):,} annotations, more than {MOST_OBJECTS:,}"
+    if len(objects) > MOST_BOXES:
+        return f"{len(objects):,} annotations, more than {MOST_BOXES:,}"
     num_bytes = 0
     for obj in objects:
         num_bytes += len(obj.segmentation) + len(obj.keypoints)

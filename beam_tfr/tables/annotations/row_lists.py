@@ -134,11 +134,25 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> s
     if len(chosen) == 1:
         (key,) = chosen
         return f"has rows in {key!r}; {_write_rows(f'{_access(key)}[]', options)}"
-    role = "split" if are_splits({*chosen}) else "label"
     begin = "" if are_all and chosen.keys() == rows.keys() else f"{_select(chosen)} | "
-    options[f"{role}_column"] = role
-    code = f"{begin}to_entries[] | .key as $key | .value[] | . + {{{role}: $key}}"
+    role = _role_of_keys(chosen, options)
+    column = "key" if any(role in row for row in chosen.values()) else role
+    if role != "key":
+        options[f"{role}_column"] = column
+    code = f"{begin}to_entries[] | .key as $key | .value[] | . + {{{column}: $key}}"
     return f"has rows in {join_names([*chosen])}; {_write_rows(code, options)}"
+
+
+def _role_of_keys(keys: Collection[str], options: Mapping[str, str]) -> str:
+    """Returns what the keys of lists of rows stand for: split, label, or neither ("key").
+
+    Args:
+        keys: the keys.
+        options: options for the rows.
+    """
+    if are_splits({*keys}):
+        return "split"
+    return "key" if "label_column" in options else "label"
 
 
 def _describe_objects(key: str) -> str:
