@@ -598,7 +598,7 @@ def test_rows_with_too_many_boxes_are_refused_in_little_memory(lengths: tuple[in
 
 def test_a_list_of_another_length_makes_all_boxes_of_its_row_bad() -> None:
     row = NumberedRow(
-        3, {"f": "a.jpg", **dict.fromkeys(SIDES, [1, 2]), SIDES[2]: [5], "class": "c"}
+        3, {"f": "a.jpg", **{side: [1, 2] for side in SIDES}, SIDES[2]: [5], "class": "c"}
     )
     join = BoxJoin(key="f", box="box", sides=SIDES, label="class")
     boxes = join.join_cells([row], ["box"])["box"]

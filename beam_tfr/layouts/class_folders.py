@@ -1,9 +1,8 @@
 """Finds folders that a layout mistakes for classes, and class folders inside other classes."""
 
 import collections
-import itertools
 import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
@@ -202,9 +201,10 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
     shallowest = min(folder.count("/") for folder in folders)
     shallow = [folder for folder in folders if folder.count("/") == shallowest]
     classes = {folder.rpartition("/")[2] for folder in shallow}
+    outermost = _find_outermost(folders)
     deep_folders = []
     for folder, images in folders.items():
-        outer = _find_first_above(folder, folders)
+        outer = outermost.get(folder, "")
         if not outer and folder.rpartition("/")[2] not in classes:
             outer = "/".join(folder.split("/")[: shallowest + 1])
         if outer:
@@ -212,10 +212,16 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
     return deep_folders
 
 
-def _find_first_above(folder: str, folders: Container[str]) -> str:
-    """Returns the outermost of some folders that contains a folder; empty if none does."""
-    parents = itertools.accumulate(folder.split("/")[:-1], "{}/{}".format)
-    return next((parent for parent in parents if parent in folders), "")
+def _find_outermost(folders: Iterable[str]) -> dict[str, str]:
+    """Maps each folder that is inside another to the outermost folder that contains it."""
+    outermost = dict[str, str]()
+    outer = ""
+    for folder in sorted(folders, key="{}/".format):
+        if outer and folder.startswith(f"{outer}/"):
+            outermost[folder] = outer
+        else:
+            outer = folder
+    return outermost
 
 
 def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
