@@ -69,6 +69,33 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
         [{"id": "x 1"} | CAT, {"id": "x 2"} | DOG],
         ROLES,
     ),
+    "rows as lists, as in CoOp's split_zhou_OxfordPets.json": (
+        {"train": [["a.jpg", 0, "cat"]], "test": [["b.jpg", 1, "dog"]]},
+        [
+            {"path": "a.jpg", "label": "cat", "split": "train"},
+            {"path": "b.jpg", "label": "dog", "split": "test"},
+        ],
+        "`label_column=label` and `split_column=split`",
+    ),
+    "names as keys by split": (
+        {"train": {"a.jpg": "cat"}, "test": {"b.jpg": "dog"}},
+        [
+            {"path": "a.jpg", "label": "cat", "split": "train"},
+            {"path": "b.jpg", "label": "dog", "split": "test"},
+        ],
+        "`label_column=label` and `split_column=split`",
+    ),
+    "rows two keys deep": ({"v": 1, "the data": {"n": 2, "rows": [CAT, DOG]}}, [CAT, DOG], ROLES),
+    "splits two keys deep": (
+        {"images": {"train": [CAT], "test": [DOG]}},
+        SPLITS,
+        "`split_column=split`",
+    ),
+    "lists in splits": (
+        {"v": 1, "train": {"images": [CAT]}, "test": {"images": [DOG], "more": [7]}},
+        SPLITS,
+        "`split_column=split`",
+    ),
     "columns": ({"image": ["a.jpg", "it's.jpg"], "label": ["cat", "dog"]}, [CAT, DOG], ROLES),
     "names": (["a.jpg", "b.jpg"], [{"path": "a.jpg"}, {"path": "b.jpg"}], "`uri_column=path`"),
     "boxes by image": (

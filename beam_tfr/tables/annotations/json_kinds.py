@@ -149,7 +149,7 @@ _KINDS = (
         "> ../all.json writes one COCO file",
     ),
     _Kind(
-        frozenset({"images", "members by id"}),
+        frozenset({"images", "annotations", "members by id"}),
         "has objects in place of COCO's lists: jq 'with_entries(if (.value | type) == \"object\" "
         'and .key != "info" then .value |= ([.[]] | flatten(1)) else . end)\' a.json > b.json '
         "writes a COCO file",

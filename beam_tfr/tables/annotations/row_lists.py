@@ -2,6 +2,8 @@
 
 {"data": [{"image": "1.jpg", "label": "cat"}]}    {"train": [{"image": …}], "test": [{"image": …}]}
 {"cat": ["1.jpg"], "dog": ["2.jpg"]}              {"image": ["1.jpg"], "label": ["cat"]}
+{"data": {"rows": [{"image": "1.jpg"}]}}          {"train": {"images": [{"image": …}]}, "test": …}
+{"train": [["1.jpg", 0, "cat"]], "test": …}       {"train": {"1.jpg": "cat"}, "test": …}
 """
 
 import json
@@ -20,6 +22,8 @@ _MOST_PARTS = 5  # that a message names
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _IMAGE_COLUMN = re.compile(r"(?i)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
 _LABEL_COLUMN = re.compile("(?i)(?:label|class|category)s?(?:_?names?)?")
+_MOST_OUTER = 20  # keys of a file whose values are searched for lists
+_ROLES = {"uri_column": "path", "label_column": "label", "split_column": "split"}
 _AS_LINES = "write one object per row and line to a .jsonl file"
 _OF_COCO = frozenset({"images", "annotations"})
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -55,8 +59,8 @@ def describe_row_lists(content: _Values) -> str:
     if rows:
         return _describe_rows(rows, are_all=rows.keys() == content.keys())
     if lists and lists.keys() == content.keys():
-        return _describe_columns(lists) or _describe_paths(lists)
-    return _describe_inner_objects(content)
+        return _describe_columns(lists) or _describe_paths(lists) or _describe_row_lists(lists)
+    return _describe_inner_objects(content) or _describe_inner_rows(content)
 
 
 def _may_be_coco(content: _Values) -> bool:
@@ -64,15 +68,21 @@ def _may_be_coco(content: _Values) -> bool:
     if "images" not in content:
         objects = _find_list(content, "annotations")
         return objects is not None and _has_fields(objects.first, {"image_id"})
-    images = _find_list(content, "images")
-    if images is None or not {"annotations", "categories"}.isdisjoint(content):
+    if not {"annotations", "categories"}.isdisjoint(content):
         return True
-    return _has_fields(images.first, {"id", "file_name"})
+    if _is_object(content["images"]):
+        return False
+    images = _find_list(content, "images")
+    return images is None or _has_fields(images.first, {"id", "file_name"})
 
 
 def _find_list(content: _Values, key: str) -> _List | None:
     """Returns the list of a key; None if there is none, or if the list is empty."""
     return _find_lists({key: content[key]}).get(key) if key in content else None
+
+
+def _is_object(value: msgspec.Raw) -> bool:
+    return bytes(memoryview(value)[:1]) == b"{"
 
 
 def _has_fields(member: Any, fields: Collection[str]) -> bool:
@@ -119,12 +129,13 @@ def _describe_parts(parts: Iterable[str]) -> str:
     return f"holds several COCO files; write each to its own file: {', '.join(commands)}{others}"
 
 
-def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> str:
+def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, outer: str = "") -> str:
     """Returns the message about lists of objects.
 
     Args:
         rows: key -> the first object in its list.
-        are_all: whether these lists are all that the file holds.
+        are_all: whether these lists are all that their object holds.
+        outer: the key of the object with these lists; empty if this is the file.
     """
     with_images = {key: row for key, row in rows.items() if _find_image_column(row)}
     if not with_images and len(rows) == 1:
@@ -133,14 +144,27 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool) -> s
     options = _suggest_options(next(iter(chosen.values())))
     if len(chosen) == 1:
         (key,) = chosen
-        return f"has rows in {key!r}; {_write_rows(f'{_access(key)}[]', options)}"
-    begin = "" if are_all and chosen.keys() == rows.keys() else f"{_select(chosen)} | "
-    role = _role_of_keys(chosen, options)
-    column = "key" if any(role in row for row in chosen.values()) else role
-    if role != "key":
-        options[f"{role}_column"] = column
+        begin = _access(outer) if outer else ""
+        return f"has rows in {key!r}; {_write_rows(f'{begin}{_access(key)}[]', options)}"
+    begin = f"{_access(outer)} | " if outer else ""
+    begin += "" if are_all and chosen.keys() == rows.keys() else f"{_select(chosen)} | "
+    column = _name_keys(chosen, options)
     code = f"{begin}to_entries[] | .key as $key | .value[] | . + {{{column}: $key}}"
     return f"has rows in {join_names([*chosen])}; {_write_rows(code, options)}"
+
+
+def _name_keys(rows: Mapping[str, Mapping[str, Any]], options: dict[str, str]) -> str:
+    """Returns the name of a column with the keys of lists of rows, and adds the option for it.
+
+    Args:
+        rows: key -> the first row in its list.
+        options: options for the rows.
+    """
+    role = _role_of_keys(rows, options)
+    column = "key" if any(role in row for row in rows.values()) else role
+    if role != "key":
+        options[f"{role}_column"] = column
+    return column
 
 
 def _role_of_keys(keys: Collection[str], options: Mapping[str, str]) -> str:
@@ -202,6 +226,26 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
     return f"has lists of names below {join_names([*lists])}; {_write_rows(code, options)}"
 
 
+def _describe_row_lists(lists: Mapping[str, _List]) -> str:
+    """Returns the message about rows that are lists, by split; empty for other lists.
+
+    An example is split_zhou_OxfordPets.json of CoOp, whose rows are ["1.jpg", 0, "cat"].
+
+    Args:
+        lists: key -> a list, for all keys of the file.
+    """
+    rows = [found.first for found in lists.values()]
+    are_rows = all(isinstance(row, list) and len(row) > 1 and _is_image(row[0]) for row in rows)
+    if not are_rows or not are_splits({*lists}):
+        return ""
+    code = "to_entries[] | .key as $split | .value[] | {path: .[0], label: .[-1], split: $split}"
+    return f"has a list for each row, by split; {_write_rows(code, _ROLES)}"
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, str) and has_image_name(value)
+
+
 def _describe_inner_objects(content: _Values) -> str:
     """Returns the message about rows by id, or names of images by split and class; mostly empty.
 
@@ -209,22 +253,63 @@ def _describe_inner_objects(content: _Values) -> str:
         content: key -> value.
     """
     values = [*content.values()]
-    if not values or not all(bytes(memoryview(value)[:1]) == b"{" for value in values):
+    if not values or not all(map(_is_object, values)):
         return ""
     row = msgspec.json.decode(values[0])
     if _find_image_column(row):
         code = "to_entries[] | {id: .key} + .value"
         return f"has rows by id; {_write_rows(code, _suggest_options(row))}"
-    lists = _find_lists(_OBJECT.decode(values[0]))
-    are_paths = lists and all(isinstance(found.first, str) for found in lists.values())
-    if not are_paths or not are_splits({*content}):
+    if not are_splits({*content}):
         return ""
-    code = (
-        "to_entries[] | .key as $split | .value | to_entries[] | .key as $class | .value[] | "
-        "{path: ., split: $split, label: $class}"
-    )
-    roles = {"uri_column": "path", "label_column": "label", "split_column": "split"}
-    return f"has lists of names by split and class; {_write_rows(code, roles)}"
+    begin = "to_entries[] | .key as $split | .value | to_entries[] | "
+    first_name, first_class = next(iter(row.items()), ("", ""))
+    if _is_image(first_name) and isinstance(first_class, str | int):
+        code = f"{begin}{{path: .key, label: .value, split: $split}}"
+        return f"has names of images as keys, by split; {_write_rows(code, _ROLES)}"
+    lists = _find_lists(_OBJECT.decode(values[0]))
+    if not lists or not all(isinstance(found.first, str) for found in lists.values()):
+        return ""
+    code = f"{begin}.key as $class | .value[] | {{path: ., split: $split, label: $class}}"
+    return f"has lists of names by split and class; {_write_rows(code, _ROLES)}"
+
+
+def _describe_inner_rows(content: _Values) -> str:
+    """Returns the message about rows in lists two keys deep; empty for other objects.
+
+    Args:
+        content: key -> value.
+    """
+    if len(content) > _MOST_OUTER:
+        return ""
+    rows_of = {key: _find_inner_rows(value) for key, value in content.items()}
+    rows_of = {key: rows for key, rows in rows_of.items() if rows}
+    if len(rows_of) == 1:
+        ((outer, rows),) = rows_of.items()
+        return _describe_rows(rows, are_all=False, outer=outer)
+    shared = set[str].intersection(*map(set, rows_of.values())) if rows_of else set()
+    if not shared:
+        return ""
+    inner = min(shared)
+    rows = {key: rows[inner] for key, rows in rows_of.items()}
+    options = _suggest_options(next(iter(rows.values())))
+    column = _name_keys(rows, options)
+    begin = "" if rows_of.keys() == content.keys() else f"{_select(rows_of)} | "
+    code = f"{begin}to_entries[] | .key as $key | .value{_access(inner)}[] | . + {{{column}: $key}}"
+    return f"has rows in {inner!r} below {join_names([*rows_of])}; {_write_rows(code, options)}"
+
+
+def _find_inner_rows(value: msgspec.Raw) -> dict[str, dict[str, Any]]:
+    """Returns key -> the first row with an image, for the lists in an object with such rows."""
+    try:
+        lists = _find_lists(_OBJECT.decode(value))
+    except msgspec.ValidationError:
+        return {}
+    first_rows = {key: found.first for key, found in lists.items()}
+    return {
+        key: row
+        for key, row in first_rows.items()
+        if isinstance(row, dict) and _find_image_column(row)
+    }
 
 
 def _find_image_column(row: Mapping[str, Any]) -> str:
