@@ -10,6 +10,7 @@ import pytest
 
 import beam_tfr
 from beam_tfr import storage
+from beam_tfr.tables import image_names
 from beam_tfr.tables.image_names import ImageFinder, ImageName
 from tests.fake_gcs import FakeGcs
 from tests.voc_files import voc, write_picture
@@ -127,6 +128,18 @@ def test_a_folder_is_listed_once_and_only_if_a_name_is_missing(
     assert listed == [str(tmp_path)]
     pickle.loads(pickle.dumps(finder)).find(ImageName("1"), base)
     assert listed == [str(tmp_path)] * 2
+
+
+def test_the_listings_of_empty_folders_are_not_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_names, "_MOST_NAMES", 25)
+    finder = ImageFinder(ignores_case=True)
+    for number in range(20):
+        (tmp_path / str(number)).mkdir()
+        path = f"{tmp_path}/{number}/a.jpg"
+        assert finder.find(path, "") == path
+        assert len(finder._names) <= 3
 
 
 def test_images_of_voc_are_found_and_one_line_says_so(tmp_path: Path) -> None:

@@ -286,6 +286,7 @@ def test_class_files(tmp_path: Path, content: bytes, names: tuple[str, ...]) -> 
             r"line 1, 'cat\\rdog', cannot be a class: it must be one line of UTF-8 text",
         ),
         (b"cat\0\n", "is not UTF-8 text; give one class per line"),
+        (b'{"%s": "cat"}' % (b"1" * 5_000), "is JSON, .{60}, but neither a list"),
     ],
 )
 def test_invalid_class_files(tmp_path: Path, content: bytes, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import re
@@ -43,6 +44,7 @@ from beam_tfr.schema.items import (
     batch_items,
 )
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema.untrusted import parse_json
 
 COUNTS = st.integers(0, 1 << 62)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -286,6 +288,11 @@ NO_NAMES = [
     None,
     3,
 ]
+
+
+def test_numbers_too_large_for_a_float_stay_text() -> None:
+    text = "[1e400, -1E+999, 1e-400, 1.5e3, Infinity, 1]"
+    assert parse_json(text) == ["1e400", "-1E+999", 0.0, 1500.0, math.inf, 1]
 
 
 @pytest.mark.parametrize("name", NAMES)

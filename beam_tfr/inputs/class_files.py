@@ -13,6 +13,7 @@ from beam_tfr.schema.naming import find_two_spellings
 
 MOST_CLASSES = 250_000  # in a file; each takes 5 kB of memory in a run
 _NEEDS = "one class per line, or a dataset"
+_NUMBER = re.compile("[0-9]{1,9}")
 _COMMENT = re.compile(r"(?:#+|//|;+)\s+\S")
 _LETTER = re.compile(r"[^\W\d_]")  # a name next to a number has at least one
 _NUMBER_FIRST = re.compile(r"(?P<number>[0-9]{1,9})[\s:,;.)=-]++(?P<name>.*)")
@@ -137,7 +138,7 @@ def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
 
     Empty unless the numbers run from 0 or from 1 without gaps.
     """
-    name_of = {int(key): name for key, name in names.items() if key.isdecimal()}
+    name_of = {int(key): name for key, name in names.items() if _NUMBER.fullmatch(key)}
     if not name_of:
         name_of = {number: name for name, number in names.items() if type(number) is int}
     numbers = sorted(name_of)

@@ -1,11 +1,14 @@
 """Quotes untrusted values in messages, and parses untrusted JSON."""
 
 import json
+import math
+import re
 import reprlib
 import sys
 from typing import Any
 
 _MOST_CHARACTERS = 100
+_LARGE_EXPONENT = re.compile("[eE][+]?[0-9]{3}")
 _repr = reprlib.Repr()
 _repr.maxstring = _MOST_CHARACTERS
 _repr.maxother = _MOST_CHARACTERS
@@ -24,17 +27,26 @@ def quote(value: Any) -> str:
 def parse_json(data: str | bytes) -> Any:
     """Parses JSON from an untrusted source.
 
+    Numbers in a string that are too large for a float, such as 1e400, stay strings: Python would
+    return infinity.
+
     Raises:
         ValueError: the input is not JSON, or holds values that Python does not accept; the message
             is for users.
     """
+    may_overflow = isinstance(data, str) and _LARGE_EXPONENT.search(data)
     try:
-        return json.loads(data)
+        return json.loads(data, parse_float=_parse_large if may_overflow else None)
     except (ValueError, RecursionError) as error:
         problem = describe_parse_error(error)
         if problem == str(error):
             raise
         raise ValueError(problem) from None
+
+
+def _parse_large(text: str) -> float | str:
+    value = float(text)
+    return text if math.isinf(value) else value
 
 
 def describe_parse_error(error: ValueError | RecursionError) -> str:

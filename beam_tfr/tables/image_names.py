@@ -95,6 +95,7 @@ class ImageFinder:
         self._folders = dict[str, _Folder]()
         self._num_names = 0  # in `_folders`
         self._names = dict[str, Mapping[str, list[str]]]()
+        self._num_folded = 0  # in `_names`
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[()]]:
         # Cached listings are left out.
@@ -183,9 +184,11 @@ class ImageFinder:
             with contextlib.suppress(OSError):
                 for name in sorted(os.listdir(folder or "/")):
                     by_name[fold_name(name)].append(name)
-            if sum(map(len, self._names.values())) > _MOST_NAMES:
+            if self._num_folded > _MOST_NAMES:
                 self._names.clear()
+                self._num_folded = 0
             self._names[folder] = dict(by_name)
+            self._num_folded += len(by_name) + _NAMES_OF_FOLDER
         return self._names[folder]
 
     def _add_extension(self, path: str) -> str:
