@@ -251,11 +251,11 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
     kind_of = functools.partial(find_kind, source.root)
     in_archives = source.has_archives
     masks = describe_mask_folders(folders, names_in, kind_of, in_archives=in_archives)
-    if source.has_default_layout:
+    if source.has_default_layout and isinstance(source.origin, Labeler):
         if not masks:  # the message about masks says how classes are read
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
             yield describe_last_folders(folders)
-        yield describe_ignored_split(folders)
+        yield describe_ignored_split(folders, source.origin.all_splits)
     yield masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
 
 

@@ -396,9 +396,25 @@ def test_splits_in_names_of_images_are_told(
     assert all(layout in line for line in told)
 
 
+def test_one_split_that_is_the_only_one_of_the_option_is_not_told() -> None:
+    keys = folders("Validation_Images/dog/1", "Validation_Images/cat/2")
+    assert not describe_ignored_split(keys, ["val"])
+    assert "go to test: " in describe_ignored_split(keys, ["test"])
+    assert "go to train, val: " in describe_ignored_split(keys, ["train", "val"])
+
+
+def test_training_and_validation_images_together_are_a_split_next_to_another() -> None:
+    assert "`layout='{split}/*'`" in refusal("trainval/1", "test/2")
+    assert "`layout='{split}/{label}/*'`" in refusal("train_val2018/cat/1", "test2018/cat/2")
+    check_split_folders(folders("trainval/1", "cat/2"), "")
+
+
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
+        ("001_cat.jpg", "{number}_{label}.*"),
+        ("IMG_3_dog.png", "IMG_{number}_{label}.*"),
+        ("n01484850_great_white_shark.JPEG", "n{number}_{label}.*"),
         ("cat_1.jpg", "{label}_{number}.*"),
         ("cat.1.jpg", "{label}.{number}.*"),
         ("train-1.jpg", "{split}-{number}.*"),
@@ -655,8 +671,8 @@ def test_flat_folders_get_an_example_of_a_layout(
     run = beam_tfr(*call)
     assert (run.code, run.out) == (2, "")
     assert run.err.endswith(
-        "which has 1 part; use --layout '*', for no classes, a --layout with {label} where the "
-        "names hold the class, and {number} or * elsewhere, or a --table with the class of each\n"
+        "which has 1 part; show where the names hold the class, as in --layout "
+        "'n{number}_{label}.*'; or use --layout '*', for no classes, or a --table\n"
     )
     run = beam_tfr(*call, "--layout", "*_{label}.*")
     assert run.code == 0
@@ -768,6 +784,7 @@ def test_images_in_no_folder_have_no_only_class() -> None:
         (["train/dog/1", "train/cat/1"], ""),
         (["test/dog/1", "more/cat/1"], "{split}/{label}/*"),
         (["train/dog/1", "more/cat/1"], ""),
+        (["Training_Images/dog/1"], ""),
         (["test/1", "cat/1"], ""),  # classes
         (["dog/1", "cat/1"], ""),
     ],

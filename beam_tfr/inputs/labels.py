@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -82,6 +82,11 @@ class Labeler:
             place=entry.place,
         )
 
+    @property
+    def all_splits(self) -> Collection[str]:
+        """The splits that images go to if the layout names none."""
+        return self.splits or (DEFAULT_SPLIT,)
+
     def describe_root(self, root: str) -> str:
         """Returns a message if the folder of all images is named like a split; else empty.
 
@@ -91,7 +96,7 @@ class Labeler:
         if self.splits or "{split}" in str(self.layout):
             return ""
         split = split_around(root)
-        if split in ("", DEFAULT_SPLIT):
+        if not split or split.startswith(DEFAULT_SPLIT):
             return ""
         return (
             f"all images are in {root}, and go to {DEFAULT_SPLIT}: `splits={split}=1` puts them "

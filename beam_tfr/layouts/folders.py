@@ -50,12 +50,12 @@ def check_split_folders(
     """Checks that the default layout ignores no splits or classes that are evident from names.
 
     Splits are evident if several folders at one level are named like splits; classes are evident if
-    all images are in one folder, and their names begin with different classes.
+    all images are in one folder, and their names contain different classes.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
         shares_option: the option that sets the fractions of splits; empty if none does.
-        keys: keys of some images, whose names may begin with their class.
+        keys: keys of some images, whose names may contain their class.
         names_in: folder -> names of files in it; may return none.
         kind_of: path of a file -> the kind of its content.
 
@@ -235,7 +235,7 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
     """Checks that the names of images in the only folder show no classes that would be ignored.
 
     Raises:
-        UsageError: all inspected names begin with classes; the message suggests a layout that reads
+        UsageError: all inspected names contain classes; the message suggests a layout that reads
             them.
     """
     if len(folders) != 1 or "" in folders:
@@ -256,7 +256,7 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
     example_of = {class_name: name for name, class_name in sorted(class_of.items(), reverse=True)}
     examples = " and ".join(sorted(example_of.values())[:2])
     raise UsageError(
-        f"all images are in one folder, {label}, and their names seem to begin with classes, such "
+        f"all images are in one folder, {label}, and their names seem to contain classes, such "
         f"as {examples}: use `layout='{layout}'`, or `layout='*'` for no classes, or "
         f"`layout='{DEFAULT_LAYOUT}'` for the one class {label}",
         option="input",

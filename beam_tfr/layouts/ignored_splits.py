@@ -1,6 +1,6 @@
 """Describes folders that look like splits but that the default layout ignores."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.folders import choose_level
@@ -27,21 +27,24 @@ from beam_tfr.schema.wildcards import quote_pattern
 _MOST_EXCLUDED = 3  # folders named in a message
 
 
-def describe_ignored_split(folders: Mapping[str, int]) -> str:
+def describe_ignored_split(
+    folders: Mapping[str, int], splits: Collection[str] = (DEFAULT_SPLIT,)
+) -> str:
     """Returns a message about folders of one split that the default layout ignores; may be empty.
 
     If all images are in these folders, the default layout may read the folders as classes.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
+        splits: the splits that all images go to.
     """
     levels = [*find_split_levels(folders)]
     if any(are_different(level.images) for level in levels):
         return ""  # `check_split_folders` refuses them
     total = sum(folders.values())
-    ignored_levels = [level for level in levels if _is_ignored(level, total)]
+    ignored_levels = [level for level in levels if _is_ignored(level, total, splits)]
     if ignored_levels:
-        return _describe_level(choose_level(ignored_levels, folders), folders)
+        return _describe_level(choose_level(ignored_levels, folders), folders, splits)
     return (
         _describe_doubtful_splits(folders)
         or _describe_split_classes(folders)
@@ -50,24 +53,34 @@ def describe_ignored_split(folders: Mapping[str, int]) -> str:
     )
 
 
-def _is_ignored(level: SplitLevel, total: int) -> bool:
+def _is_ignored(level: SplitLevel, total: int, splits: Collection[str]) -> bool:
     """Whether images of a split end up in another split, or have the split as their class.
 
     Args:
         level: the level, with folders of one split.
         total: number of all images.
+        splits: the splits that all images go to.
     """
     if "{label}" not in level.layout:
         return sum(level.images.values()) == total
-    return split_of_folder(min(level.images)) != DEFAULT_SPLIT
+    named = split_of_folder(min(level.images))
+    return len(splits) > 1 or not named or not _are_alike(named, min(splits))
 
 
-def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
+def _are_alike(named: str, split: str) -> bool:
+    """Whether two names stand for the same split, as train and training do."""
+    return named.startswith(split) or split.startswith(named)
+
+
+def _describe_level(
+    level: SplitLevel, folders: Mapping[str, int], splits: Collection[str]
+) -> str:
     """Returns the message about the folders of one split.
 
     Args:
         level: the level.
         folders: image folder -> number of images.
+        splits: the splits that all images go to.
     """
     layout, images = level
     name = min(images)
@@ -79,7 +92,7 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int]) -> str:
     number = sum(images.values())
     which = "all images" if number == sum(folders.values()) else counted(number, "image")
     return (
-        f"{which} in folders named {name} go to {DEFAULT_SPLIT}: `layout='{layout}'` "
+        f"{which} in folders named {name} go to {join_names(splits)}: `layout='{layout}'` "
         f"reads {name} as their split, `layout='{DEFAULT_LAYOUT}'` confirms that it is not one"
         f"{describe_misnamed(folders, layout)}"
     )

@@ -15,7 +15,10 @@ _DIRECTLY = re.compile(r"[^0-9]*[A-Za-z]{3}[0-9]+\.[^.]+")  # glass1.jpg
 _WITH_ID = re.compile(
     r"[A-Za-z][A-Za-z_ -]*\.(?:.+\.)?(?=[^.]*[0-9])(?=[^.]*[A-Za-z])[0-9A-Za-z]{6,}\.[^.]+"
 )
-_BEHIND = re.compile(r"[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+")  # 12_frog.png
+# 12_frog.png, IMG_3_dog.jpg
+_BEHIND = re.compile(
+    r"(?P<before>(?:[A-Za-z]+[._ -]*)?)[0-9]+(?P<mark>[._ -]+)[A-Za-z](?:[^0-9]*[^0-9._ -])?\.[^.]+"
+)
 _SYNSET = re.compile(r"n[0-9]{8}_[0-9]+\.[^.]+")  # n01440764_18.JPEG in ImageNet
 _PERSON = re.compile(r"-?[0-9]+_c[0-9].*")  # 0002_c1s1_000451_03.jpg in Market-1501
 # Words that cameras and programs put before a number.
@@ -43,8 +46,8 @@ def find_named_class(name: str) -> str:
     if numbered:
         return _spell_numbered(numbered)
     behind = _BEHIND.fullmatch(name)
-    if behind:
-        return f"{{number}}{behind['mark']}{{label}}.*"
+    if behind and _is_no_class(behind["before"]):
+        return f"{behind['before']}{{number}}{behind['mark']}{{label}}.*"
     if _SYNSET.fullmatch(name):
         return _EXAMPLE
     if _DIRECTLY.fullmatch(name):
@@ -54,8 +57,13 @@ def find_named_class(name: str) -> str:
     return "{label}_c*" if _PERSON.fullmatch(name) else ""
 
 
+def _is_no_class(text: str) -> bool:
+    """Whether a text before a number is empty, typical of cameras, or the n of ImageNet's ids."""
+    return text in ("", "n") or _NO_CLASS.fullmatch(text) is not None
+
+
 def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
-    """Returns the classes that file names begin with, by the layout that matches most names.
+    """Returns the classes in file names, by the layout that matches most names.
 
     Returns:
         Name -> its class; empty if there is only one class, or if the words are typical of cameras,
@@ -91,7 +99,7 @@ def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
 
 
 def are_all_named(names: Sequence[str]) -> bool:
-    """Whether all names begin with classes, at least one of which occurs several times."""
+    """Whether all names contain classes, at least one of which occurs several times."""
     classes = find_named_classes(names)
     return len(classes) == len({*names}) > len({*classes.values()})
 

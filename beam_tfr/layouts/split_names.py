@@ -22,6 +22,8 @@ _LONGER_BEHIND = re.compile(rf"{_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 # A name with a split in its middle: ISIC_Training_Input.
 _LONGER_AROUND = re.compile(rf"(.+[-_ .]){_WORD}([-_ .].+)", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile("(?<=[-_ .])")
+# Training and validation images together, as next to test: trainval, train_val2018.
+_BOTH = re.compile(r"train[-_ ]?val(?:id(?:ation)?)?[0-9]*", re.IGNORECASE)
 # A fold of a cross-validation: fold1, audio_fold1.
 _FOLD = re.compile(r"(|.+[-_ .])((?:fold|split|cv)[-_ ]?[0-9]+)", re.IGNORECASE | re.DOTALL)
 _DIGITS = re.compile("[0-9]+")
@@ -80,7 +82,7 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     prefix: seg_train and seg_test count, and then seg_pred too, but bullet_train alone does not.
     The same holds for a split at the beginning or in the middle: train_cat and test_cat, a_train_b
     and a_test_b. Numbers may differ: 1-Training and 2-Testing. Several folds, such as fold1 and
-    fold2, are splits too. A word that all splits end in is not part of them: `_images` in
+    fold2, are splits too, and so is trainval next to another split. A word that all splits end in is not part of them: `_images` in
     train_images and test_images.
 
     Returns:
@@ -94,6 +96,8 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     folds = [*filter(None, map(_FOLD.fullmatch, all_names))]
     if are_different(fold[2] for fold in folds):
         divided |= {fold[0]: SplitFolder(fold[1], fold[2]) for fold in folds}
+    if any(divided.values()):
+        divided |= {name: SplitFolder("", name) for name in all_names if _BOTH.fullmatch(name)}
     return _cut_shared_end({name: parts for name, parts in divided.items() if parts})
 
 

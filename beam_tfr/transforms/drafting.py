@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.base import BaseDataset, read_unchanged_manifest
@@ -99,10 +99,10 @@ class DraftFromSample:
         """
         names_in = functools.partial(list_names, self.read.root)
         kind_of = functools.partial(find_kind, self.read.root)
-        if self.has_default_layout:
+        if self.has_default_layout and isinstance(self.origin, Labeler):
             keys = [ref.key for ref in survey.sample_refs()]
             check_split_folders(survey.folders, self.shares_option, keys, names_in, kind_of)
-            _count_doubtful_classes(survey.folders)
+            _count_doubtful_classes(survey.folders, self.origin.all_splits)
         if find_mask_folders(survey.folders, names_in, kind_of):
             count("mask-folders", survey.folders.total())
         elif find_pair_folders(survey.folders, names_in):
@@ -140,12 +140,12 @@ class DraftFromSample:
             )
 
 
-def _count_doubtful_classes(folders: Mapping[str, int]) -> None:
+def _count_doubtful_classes(folders: Mapping[str, int], splits: Collection[str]) -> None:
     """Counts the images in folders that the default layout may misinterpret."""
     images = sum(folders.values())
     if describe_last_folders(folders):
         count("last-folders", images)
-    if describe_ignored_split(folders):
+    if describe_ignored_split(folders, splits):
         count("ignored-split", images)
 
 
