@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import zipfile
 from pathlib import Path
@@ -268,6 +269,17 @@ def test_lists_beside_an_archive_are_told(
     assert bool(lines) == is_told
     if is_told:
         assert f"`table={shlex.quote(f'{tmp_path}/{name}')}`" in lines[0]
+
+
+def test_lists_beside_an_archive_on_gs_are_told(fake: FakeGcs) -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("cat/1.jpg", b"")
+    fake.put("in/all.zip", data.getvalue())
+    fake.put("in/train.txt", b"cat/1.jpg\n")
+    options = ConvertOptions(input=("gs://b/in/all.zip",), output="gs://b/d")
+    lines = [text for text in early_warnings(open_source(options)) if "next to archives" in text]
+    assert ["`table=gs://b/in/train.txt`" in line for line in lines] == [True]
 
 
 def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path: Path) -> None:

@@ -662,6 +662,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "samples": ({"samples": [{"filepath": "1.png"}]}, "FiftyOne"),
     "Edge Impulse": ({"version": 1, "files": [{"path": "1.png"}]}, "Edge Impulse"),
     "VoTT": ({"asset": {"name": "1.png"}, "regions": []}, "VoTT"),
+    "VOC": ({"annotation": {"filename": "1.png", "object": []}}, "xmltodict.unparse"),
     "VoTT, exported": ({"name": "x", "assets": {}, "tags": []}, "VoTT"),
     "Datumaro": ({"info": {}, "categories": {}, "items": []}, "Datumaro"),
     "a mapping": ({"a/1.png": "cat"}, "jq -c"),

@@ -115,6 +115,14 @@ def test_an_export_converts_to_the_same_objects(tmp_path: Path, form: str, table
     assert_same_objects(dataset, tmp_path / "again")
 
 
+@pytest.mark.parametrize("pattern", ["*.json", "**/*.json"])
+def test_the_mark_of_an_export_is_no_table(tmp_path: Path, pattern: str) -> None:
+    dataset = write_dataset(tmp_path)
+    export(dataset, tmp_path / "out", "folder")
+    convert(f"{tmp_path}/out/{pattern}", tmp_path / "again")
+    assert_same_objects(dataset, tmp_path / "again")
+
+
 @pytest.mark.parametrize("split", ["val", "valid", "dev"])
 def test_an_export_to_yolo_keeps_the_names_of_splits(tmp_path: Path, split: str) -> None:
     export(write_dataset(tmp_path, splits=("train", split)), tmp_path / "yolo", "yolo")
@@ -140,6 +148,7 @@ def test_files_of_voc(tmp_path: Path) -> None:
     export(write_dataset(tmp_path), tmp_path / "out", "voc")
     root = ElementTree.parse(tmp_path / "out/Annotations/train_images_0.xml").getroot()
     assert root.findtext("filename") == "train_images_0.jpg"
+    assert root.findtext("source/database") == "beam_tfr"  # so pixels count from 1
     assert [root.findtext(f"size/{side}") for side in ("width", "height", "depth")] == [
         "40",
         "30",

@@ -426,6 +426,7 @@ def test_training_and_validation_images_together_are_a_split_next_to_another() -
         ("01-90_85-274&482_457&544-498&537-0_0_7_24-51-43.jpg", ""),
         ("001_002.jpg", "{label}_{number}.*"),
         ("image_00001.jpg", ""),
+        ("ILSVRC2012_val_00000001.JPEG", ""),
     ],
 )
 def test_the_layout_for_files_without_folders(name: str, layout: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -60,6 +63,31 @@ def test_paths_of_coco_that_need_two_repairs_are_written_as_names(tmp_path: Path
     subprocess.run(command, shell=True, check=True, cwd=tmp_path / "boxes")
     tables = open_input(table=str(tmp_path / "boxes" / "b.json"), image_root=root)
     assert keys_of(tables) == ["1.jpg", "2.jpg"]
+
+
+@pytest.mark.parametrize("end", ["/", ""])
+def test_folders_instead_of_images_are_replaced_by_their_images(tmp_path: Path, end: str) -> None:
+    studies = ["p1/study1_positive", "p2/study1_negative"]  # as of MURA
+    write_images(tmp_path, *(f"{study}/{number}.jpg" for study in studies for number in (1, 2)))
+    names = [f"{study}{end}" for study in studies]
+    table_file = tmp_path / "t.csv"
+    write_csv(table_file, *names)
+    missing = open_input(table=str(table_file), **OPTIONS).missing
+    command = missing[missing.index("table[NAME] =") :]
+    table = pandas.DataFrame({"path": names})
+    with contextlib.chdir(tmp_path):
+        scope = {"table": table, "NAME": "path", "glob": glob, "os": os}
+        exec(command, scope)
+    write_csv(table_file, *scope["table"]["path"])
+    keys = keys_of(open_input(table=str(table_file), **OPTIONS))
+    assert keys == [f"{study}/{number}.jpg" for study in studies for number in (1, 2)]
+
+
+def test_rows_that_name_folders_are_told(tmp_path: Path) -> None:
+    write_images(tmp_path, "a/1.jpg")
+    (tmp_path / "t.csv").write_text("study,label\na/,1\n")
+    warnings = open_input(table=str(tmp_path / "t.csv")).warnings
+    assert any("column 'study' names folders, such as a/" in text for text in warnings)
 
 
 def test_names_that_folders_tell_apart_stay_with_these(tmp_path: Path) -> None:

@@ -1007,6 +1007,15 @@ def test_wrong_table_options(
     assert problem in run.err
 
 
+def test_an_encoding_of_images_needs_their_column(tmp_path: Path) -> None:
+    (tmp_path / "metadata.jsonl").write_text('{"file_name": "1.jpg", "label": "cat"}\n')
+    for pattern in ("metadata.jsonl", "meta*"):
+        places = {"input": (), "table": (f"{tmp_path}/{pattern}",), "output": f"{tmp_path}/d"}
+        with pytest.raises(UsageError, match="uri_column=") as error:
+            find_content(ConvertOptions(**places, encoding="keep"))
+        assert ("`uri_column=file_name`" in str(error.value)) == (pattern == "metadata.jsonl")
+
+
 @pytest.mark.parametrize(
     ("cells", "kind", "reason"),
     [

@@ -118,6 +118,14 @@ def test_boxes_that_show_no_origin_are_told(tmp_path: Path) -> None:
     assert not any("count from 1" in line for line in beam_tfr.plan(**places).warnings)
 
 
+def test_files_of_our_exports_count_from_1(tmp_path: Path) -> None:
+    source = "<source><database>beam_tfr</database></source>"
+    text = voc("1.png", (2, 9, 20, 20)).replace("<object>", f"{source}<object>")
+    options = write_set(tmp_path, {"1.xml": text})
+    places = {"table": options["table"], "image_root": options["image_root"]}
+    assert not any("count from 1" in line for line in beam_tfr.plan(**places).warnings)
+
+
 @pytest.mark.parametrize("placeholder", [(0, 0, 0, 0), (0, 0, 1, 1), (0, 5, 0, 9)])
 def test_a_box_that_is_none_does_not_say_where_a_set_counts_from(
     tmp_path: Path, placeholder: tuple[int, ...]

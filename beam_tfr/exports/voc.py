@@ -23,6 +23,7 @@ from beam_tfr.exports.image_files import (
 from beam_tfr.exports.image_names import NamedImage, image_of, unique_file_name
 from beam_tfr.exports.shard import ExportedSample, ExportedShard
 from beam_tfr.features.boxes import BOXES_KEY
+from beam_tfr.schema.dataset import VOC_DATABASE
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import FORMAT_OF
 from beam_tfr.schema.feature_names import CHANNELS, HEIGHT, OBJECT_TEXT, WIDTH
@@ -116,6 +117,9 @@ def _annotation(name: str, sample: ExportedSample) -> str:
         "<annotation>",
         "  <folder>JPEGImages</folder>",
         f"  <filename>{html.escape(name, quote=False)}</filename>",
+        "  <source>",
+        f"    <database>{VOC_DATABASE}</database>",
+        "  </source>",
         "  <size>",
         f"    <width>{width}</width>",
         f"    <height>{height}</height>",

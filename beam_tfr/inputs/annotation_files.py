@@ -75,7 +75,7 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
 
 
 def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstNames) -> str:
-    """Says which files next to archives on disk name images; empty if none do.
+    """Says which files next to archives name images; empty if none do.
 
     The images may be others, because archives are not opened.
 
@@ -84,7 +84,7 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
         first_names: lists folders.
     """
     folders = dict.fromkeys(map(posixpath.dirname, archives))
-    for folder in itertools.filterfalse(storage.is_remote, folders):
+    for folder in folders:
         names = sorted(first_names.list_names(folder, _MOST_BESIDE_ARCHIVES))
         about = [name for name in names if annotation_extension(name) in OF_MANY_IMAGES]
         for name in about[:_MOST_READ]:

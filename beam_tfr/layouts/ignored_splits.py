@@ -72,9 +72,7 @@ def _are_alike(named: str, split: str) -> bool:
     return named.startswith(split) or split.startswith(named)
 
 
-def _describe_level(
-    level: SplitLevel, folders: Mapping[str, int], splits: Collection[str]
-) -> str:
+def _describe_level(level: SplitLevel, folders: Mapping[str, int], splits: Collection[str]) -> str:
     """Returns the message about the folders of one split.
 
     Args:
@@ -92,7 +90,7 @@ def _describe_level(
     number = sum(images.values())
     which = "all images" if number == sum(folders.values()) else counted(number, "image")
     return (
-        f"{which} in folders named {name} go to {join_names(splits)}: `layout='{layout}'` "
+        f"{which} in folders named {name} go to {join_names([*splits])}: `layout='{layout}'` "
         f"reads {name} as their split, `layout='{DEFAULT_LAYOUT}'` confirms that it is not one"
         f"{describe_misnamed(folders, layout)}"
     )

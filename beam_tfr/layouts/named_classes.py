@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import parse_layout
-from beam_tfr.layouts.split_names import is_split_word, is_split_word_or_short
+from beam_tfr.layouts.split_names import (
+    is_split_word,
+    is_split_word_or_short,
+    splits_of_file,
+)
 
 # A name that begins with a class. The text between class and number becomes part of the layout.
 _NUMBERED = re.compile(
@@ -124,5 +128,6 @@ def suggest_layout(name: str) -> str:
         if is_split_word(first[1]):
             return named_class.replace("{label}", "{split}")
     values = parse_layout(named_class).parse_key(name)
-    names_a_class = values is not None and not _NO_CLASS.fullmatch(values["label"])
-    return named_class if names_a_class else ""
+    if values is None or _NO_CLASS.fullmatch(values["label"]) or splits_of_file(values["label"]):
+        return ""  # IMG_1.jpg, ILSVRC2012_val_00000001.JPEG
+    return named_class

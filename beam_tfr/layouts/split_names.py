@@ -82,8 +82,8 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     prefix: seg_train and seg_test count, and then seg_pred too, but bullet_train alone does not.
     The same holds for a split at the beginning or in the middle: train_cat and test_cat, a_train_b
     and a_test_b. Numbers may differ: 1-Training and 2-Testing. Several folds, such as fold1 and
-    fold2, are splits too, and so is trainval next to another split. A word that all splits end in is not part of them: `_images` in
-    train_images and test_images.
+    fold2, are splits too, and so is trainval next to another split. A word that all splits end in
+    is not part of them: `_images` in train_images and test_images.
 
     Returns:
         Name -> its parts.

@@ -84,6 +84,9 @@ RENAMES = kinds.Kind(check=_check_rename, metavar="OLD=NEW", many=True, has_name
 _PLACES = ("table", "image_root")  # options of tables that manifests do not hold
 _ONE = "use only one of them"
 COPIES = ("report", "group", "drop")  # the values of `duplicates`; the first changes no record
+NEEDS_IMAGES = (
+    "without `uri_column=` the rows become the records; name the column with the paths, or use row"
+)
 COPIES_OF_ROWS = (
     "rows that become records have no checksums or hashes to compare: look for equal rows in the "
     "table instead"
@@ -358,11 +361,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     def _check_rows(self) -> None:
         if self.are_rows and self.encoding != "row":
-            self.refuse(
-                "encoding",
-                "without `uri_column=` the rows become the records; name the column with the "
-                "paths, or use row",
-            )
+            self.refuse("encoding", NEEDS_IMAGES)
         if self.encoding == "row" and not self.are_rows:
             self.refuse("encoding", "is for rows of a `table=` without `uri_column=`")
         if self.encoding == "row" and self.settles_copies:

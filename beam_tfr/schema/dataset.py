@@ -11,6 +11,8 @@ FORMAT_VERSION = 2  # the version of manifest.json and of everything under .beam
 
 # Files of a dataset next to its shards.
 EXPORT_FILE = "export.json"  # describes an export of a dataset
+# The <database> in the <source> of an exported Pascal VOC file: its pixels count from 1.
+VOC_DATABASE = "beam_tfr"
 MANIFEST_FILE = "manifest.json"
 LABELS_FILE = "labels.txt"
 REJECTS_FILE = "rejects.jsonl"

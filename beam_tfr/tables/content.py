@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.options.convert import NEEDS_IMAGES
 from beam_tfr.options.implied import KNOWN, implied_options, may_hold_images
 from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
@@ -15,6 +16,7 @@ from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
 from beam_tfr.tables.box_names import letters_of
+from beam_tfr.tables.box_objects import find_file
 from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
 from beam_tfr.tables.our_exports import read_export_classes
 from beam_tfr.tables.paths import folder_of
@@ -83,10 +85,16 @@ def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
     """Returns the options for a table whose name may imply more than the pattern that it matches.
 
     If the name shows that the table holds no images, the options that the name implies apply.
+
+    Raises:
+        UsageError: an option asks for an encoding of images, but the table holds only rows.
     """
     if options.uri_column != KNOWN or may_hold_images(path):
         return options
-    implied = implied_options(path, {}) or {"encoding": "row"}
+    implied = implied_options(path, {})
+    if not implied and not options.has_implied_encoding:
+        options.refuse("encoding", NEEDS_IMAGES)
+    implied = implied or {"encoding": "row"}
     changed: dict[str, Any] = {}
     for name in ("uri_column", "label_column"):
         if getattr(options, name) == KNOWN:
@@ -94,7 +102,9 @@ def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
     for name, value in implied.items():
         if name in changed or name == "encoding" or not options.is_given(name):
             changed[name] = value
-    return dataclasses.replace(options, **changed)
+    replaced = dataclasses.replace(options, **changed)
+    replaced.set_option("has_implied_encoding", options.has_implied_encoding)
+    return replaced
 
 
 def imply_columns(
@@ -115,6 +125,7 @@ def imply_columns(
         _check_columns_of_rows(files[0], columns)
     has_choice = options.feature_columns is not None
     options, warnings = imply_boxes(options, files[0], columns)
+    _check_encoding_of_rows(options, files[0], columns)
     options.check_image_options()
     if options.image_root and not options.uri_column:
         raise UsageError("`image_root=` has no effect without `uri_column=`")
@@ -186,6 +197,21 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
         )
     if export:
         raise table_error(path, export)
+
+
+def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequence[str]) -> None:
+    """Checks that rows that name images become records only if that is asked for.
+
+    Raises:
+        UsageError: the encoding is one of images; the message names their column.
+    """
+    image = find_file(path, columns) if options.are_rows and options.encoding != "row" else ""
+    if image:
+        options.refuse(
+            "encoding",
+            f"is for images, but no option names their column: `uri_column={image}` does, and "
+            "`encoding=row` makes rows the records",
+        )
 
 
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from beam_tfr.tables.coordinates import find_coordinates
 from beam_tfr.tables.dialects import DECIMAL_COMMA
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS
 from beam_tfr.tables.image_names import ImageFinder
-from beam_tfr.tables.lost_images import name_root
+from beam_tfr.tables.lost_images import describe_folders, name_root
 from beam_tfr.tables.lost_zeros import find_padded_images
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.suggested_roles import suggest_roles
@@ -114,6 +114,13 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
                 f"{names[0]:.100}, but each row becomes a record without its image: write both "
                 'into separate columns; with pandas: table[["image", "class"]] = '
                 f'table[{column!r}].str.rsplit("_", n=1, expand=True)'
+            )
+            return
+        folders = describe_folders([name for name in names if isinstance(name, str)])
+        if folders:
+            yield (
+                f"column {column!r} names folders, such as {names[0]:.100}, but each row becomes a "
+                f"record without images; {folders}"
             )
             return
         root = _find_folder(names, folder) if names else ""

@@ -20,6 +20,7 @@ from beam_tfr.tables.content import TableContent, imply_by_file, imply_columns
 from beam_tfr.tables.datasets import open_dataset
 from beam_tfr.tables.first_rows import SAMPLE_ROWS
 from beam_tfr.tables.formats import format_of, has_table_name, read_columns
+from beam_tfr.tables.our_exports import is_export_mark
 from beam_tfr.tables.text_rows import Delimited
 from beam_tfr.tables.tfds import open_tfds
 
@@ -125,7 +126,7 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
         problem = "is empty, as are all tables that the pattern matches"
         raise table_error(min(matched.empty), problem)
     if not paths:
-        shown = join_texts(sorted(matched.markers))
+        shown = join_texts(sorted(matched.markers | matched.marks))
         raise table_error(" ".join(patterns), f"matches only {shown}")
     files = tuple(sorted(paths))
     for path in files:
@@ -139,23 +140,27 @@ class _Matched(NamedTuple):
     Attributes:
         tables: files that may be tables.
         markers: files that other systems add to folders of tables.
+        marks: files `export.json` of our exports, which are read for splits and classes.
         empty: tables of 0 bytes.
         folders: folders that match too.
     """
 
     tables: set[str]
     markers: set[str]
+    marks: set[str]
     empty: set[str]
     folders: FoundFolders
 
 
 def _match_wild(patterns: Iterable[str]) -> _Matched:
     """Lists the matches of patterns with wildcards; raises the same errors as `match_files`."""
-    matched = _Matched(set(), set(), set(), FoundFolders())
+    matched = _Matched(set(), set(), set(), set(), FoundFolders())
     for pattern in patterns:
         for entry in match_files([(pattern, ())], option="table", skipped=matched.folders):
             if _is_marker(entry.path, pattern):
                 matched.markers.add(entry.path)
+            elif is_export_mark(entry.path):
+                matched.marks.add(entry.path)
             elif _is_empty_part(entry):
                 matched.empty.add(entry.path)
             else:

@@ -24,6 +24,29 @@ _MOST_SHOWN = 3  # folders in messages
 FilesOf = dict[str, dict[str, str]]
 
 
+def describe_folders(texts: Sequence[str], base: str = "") -> str:
+    """Says what to do about paths that are folders, as of MURA's studies; empty for other paths.
+
+    Args:
+        texts: the first paths in a table.
+        base: the folder that they are relative to, with a trailing slash; empty if unknown.
+    """
+    if not texts or not all(_is_folder(text, base) for text in texts[:_MOST_SHOWN]):
+        return ""
+    return (
+        "these are folders rather than images: write a row for each image in them; with pandas, "
+        "in the folder that the paths start from: table[NAME] = table[NAME].map(lambda path: "
+        "sorted(glob.glob(os.path.join(path, '*')))); table = table.explode(NAME)"
+    )
+
+
+def _is_folder(text: str, base: str) -> bool:
+    """Whether a path ends in a slash, or is a folder on a disk."""
+    if text.endswith("/"):
+        return True
+    return bool(base) and not storage.is_remote(base) and os.path.isdir(base + text)
+
+
 def describe_lost(
     paths: Iterable[str], folder: str, *, of_one_table: bool = True, is_around: bool = False
 ) -> str:

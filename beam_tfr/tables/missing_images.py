@@ -14,6 +14,7 @@ from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS, drop_shared_folders, spread
 from beam_tfr.tables.lost_images import (
+    describe_folders,
     describe_lost,
     find_files,
     find_only_root,
@@ -147,7 +148,8 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
-    cure = describe_lost_zeros(texts, base) or _describe_downloads(texts, base)
+    cure = describe_folders(texts, base)
+    cure = cure or describe_lost_zeros(texts, base) or _describe_downloads(texts, base)
     if cure:
         return f"{missing}; {cure}"
     shorter = drop_shared_folders(texts)

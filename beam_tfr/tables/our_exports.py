@@ -14,6 +14,17 @@ from beam_tfr.schema.untrusted import parse_json
 _DEPTH = 3  # levels from the tables' folder up to the export's: NAME/1.0.0
 _MAX_MARK_BYTES = 32 << 20  # 32 MiB; a longer file was not written by an export
 _NUMBER = "-[0-9]+-of-[0-9]+"
+_MARK_FIELDS = {"complete", "dataset_digest", "format"}
+
+
+def is_export_mark(path: str) -> bool:
+    """Whether a file is the `export.json` of an export of ours, which describes the export."""
+    folder, _, name = path.rpartition("/")
+    if name != EXPORT_FILE:
+        return False
+    with contextlib.suppress(ValueError, TypeError):
+        return _MARK_FIELDS <= {*parse_json(_read_mark(folder))}
+    return False
 
 
 def read_export_splits(folder: str) -> frozenset[str]:

@@ -77,6 +77,12 @@ _KINDS = (
         "has VIA annotations; export them there in COCO's format",
     ),
     _Kind(
+        frozenset({"annotation", ".filename"}),
+        "is a Pascal VOC file as JSON; write it as XML again: pip install xmltodict, python -c "
+        '\'import json, sys, xmltodict; [open(path[:-5] + ".xml", '
+        '"w").write(xmltodict.unparse(json.load(open(path)))) for path in sys.argv[1:]]\' *.json',
+    ),
+    _Kind(
         frozenset({"[].data", "[].annotations"}),
         _LABEL_STUDIO,
     ),

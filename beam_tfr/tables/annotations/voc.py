@@ -2,7 +2,7 @@
 
 In the PASCAL VOC devkit, pixels count from 1, and the last pixel belongs to its box. Many programs
 count from 0. There are columns with the boxes in either reading; a third column has the devkit's
-reading, unless the file shows that it counts from 0:
+reading, unless the file shows that it counts from 0; our exports state that they count from 1:
 
     box          like `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
     box_from_0   as written
@@ -21,6 +21,7 @@ from xml.etree import ElementTree  # nosec B405  # a document with entities is r
 from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
+from beam_tfr.schema.dataset import VOC_DATABASE
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
 from beam_tfr.tables.annotations.text import check_length, read_at_most
@@ -85,6 +86,10 @@ class _Box(NamedTuple):
         return cls(box, box)
 
 
+class _CountedBoxes(list[list[float] | BadCell]):
+    """The boxes of a file that is known to count pixels from 1, since our export wrote it."""
+
+
 def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """Yields the only row of a file.
 
@@ -103,6 +108,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
     counts_ends = _counts_ends_from_1(root)
     boxes = [_read_box(obj, counts_ends=counts_ends) for obj in objects]
     moved = [box.from_1 for box in boxes]
+    is_ours = _text_of(root, "source/database") == VOC_DATABASE
     yield {
         "file": ImageName(
             name,
@@ -111,7 +117,7 @@ def read_voc(path: str, file: IO[bytes], _: Callable[[str], object]) -> Iterator
             is_of_another=_is_of_another(name, path),
         ),
         "class": [_read_name(obj) for obj in objects],
-        "box": _find_zero(boxes) or moved,
+        "box": _CountedBoxes(moved) if is_ours else _find_zero(boxes) or moved,
         VOC_FROM_0: [box.from_0 for box in boxes],
         VOC_FROM_1: moved,
         "image/source_id": name,
@@ -456,6 +462,8 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
         return _describe_contradiction(cells)
     firsts = []
     for cell, written in zip(cells["box"], cells[VOC_FROM_0], strict=True):
+        if isinstance(cell, _CountedBoxes):
+            return ""
         firsts += [side for box in _moved_boxes(cell, written) for side in box[:2]]
     if not firsts or 0 in firsts:
         return ""
