@@ -38,6 +38,7 @@ from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.pair_folders import describe_pair_folders
+from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -129,6 +130,7 @@ def early_warnings(
     masks = MaskNames()
     masks.look_at(keys)
     marked = masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
+    marked = marked or describe_pairs_in_folders(look)
     labels = [*describe_labels(look, skipped.annotations)]
     folders = collections.Counter[str]()
     empty = ""
@@ -184,6 +186,15 @@ def check_folders(
         check_split_folders(folders, shares_option, keys, names_in, kind_of)
     except UsageError as error:
         raise UsageError("; ".join([str(error), *notes])) from None
+
+
+def describe_pairs_in_folders(look: FirstLook) -> str:
+    """Returns a message about images in one folder that look like pairs; may be empty."""
+    source = look.source
+    if not isinstance(source.origin, Labeler) or source.pairs:
+        return ""
+    keys = [path.removeprefix(source.root) for path in look.files.paths]
+    return describe_pair_names(keys, in_archives=source.has_archives)
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:

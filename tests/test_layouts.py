@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import PIL.Image
 import pytest
 
 import beam_tfr
+from beam_tfr.first_look import early_warnings
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.png_kinds import find_kind
 from beam_tfr.layouts.class_folders import (
@@ -32,11 +34,14 @@ from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_fo
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.pair_folders import describe_pair_folders
+from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.layouts.unnamed_masks import FileKind
+from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey
 from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
+from beam_tfr.sources import open_source
 from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run
 from tests.cpu_limit import bounded_cpu
@@ -1199,6 +1204,70 @@ def test_pairs_in_splits_are_told_with_the_layout() -> None:
     text = refusal(*keys)
     assert "tf.data.Dataset.zip" in text
     assert 'tar cf "../$n.tar"' in text
+
+
+@pytest.mark.parametrize(
+    ("photos", "is_told"),
+    [
+        (["1400_1", "1400_2", "1401_1"], True),  # as of RESIDE
+        (["1400_1_0.9", "1400_2_0.8", "1401_1_0.7"], True),
+        (["1500_1", "1500_2", "1501_1"], False),
+    ],
+)
+def test_several_photos_for_each_of_another_folder_are_pairs(
+    photos: Sequence[str], is_told: bool
+) -> None:
+    stems_of = {"clear": ["1400", "1401"], "hazy": photos}
+
+    def names_in(folder: str) -> Sequence[str]:
+        return [f"{stem}.png" for stem in stems_of[folder]]
+
+    images_in = {folder: len(stems) for folder, stems in stems_of.items()}
+    text = describe_pair_folders(images_in, names_in)
+    assert ("copy each photo of the shorter folder" in text) == is_told
+    assert bool(text) == is_told
+    assert describe_pair_folders({"clear": 1_399, "hazy": 13_990})
+    assert not describe_pair_folders({"clear": 1_399, "hazy": 13_991})
+
+
+@pytest.mark.parametrize(
+    ("names", "cure"),
+    [
+        (["GT_SRGB_010.PNG", "NOISY_SRGB_010.PNG"], "for n in GT NOISY; do"),  # as of SIDD
+        (["norain-001.png", "rain-001.png"], "for n in norain rain; do"),  # as of Rain100
+        (["1_blur.png", "1_sharp.png"], "move the photos with each word"),
+        (["day_1.png", "night_2.png"], ""),
+        (["cat_1.png", "dog_1.png"], ""),
+        (["low_1.png"], ""),
+    ],
+)
+def test_pairs_in_one_folder_are_told(tmp_path: Path, names: Sequence[str], cure: str) -> None:
+    keys = [f"{folder}/{name}" for folder in ("a", "b") for name in names]
+    text = describe_pair_names(keys)
+    assert bool(text) == bool(cure)
+    assert cure in text
+    assert "for n in" not in describe_pair_names(keys, in_archives=True)
+    if "(cd DIR;" not in text:
+        return
+    for key in keys:
+        (tmp_path / "in" / key).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "in" / key).write_bytes(b"")
+    command = re.search(r"\(cd DIR;.*done\)", text)[0]  # type: ignore[index]
+    subprocess.run(command.replace("DIR", f"{tmp_path}/in", 1), shell=True, check=True)
+    members = []
+    for name in names:
+        with tarfile.open(tmp_path / f"{re.split('[-_]', name)[0]}.tar") as archive:
+            members.append(sorted(archive.getnames()))
+    assert members[0] == members[1]
+    assert len(members[0]) == 2
+
+
+def test_pairs_in_one_folder_are_told_before_a_run(tmp_path: Path) -> None:
+    source = photos(tmp_path / "in", "a/GT_1.jpg", "a/NOISY_1.jpg", "b/GT_1.jpg", "b/NOISY_1.jpg")
+    options = ConvertOptions(input=(str(source),), output=str(tmp_path / "d"))
+    assert any("look like pairs" in text for text in early_warnings(open_source(options)))
+    warnings = beam_tfr.plan(input=str(source)).warnings
+    assert any("look like pairs" in text for text in warnings)
 
 
 def test_pairs_with_other_names_must_be_renamed() -> None:

@@ -3,7 +3,7 @@
 import collections
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from beam_tfr.layouts.mask_cures import NamesIn
@@ -22,11 +22,16 @@ _PAIR_FOLDER = NamePattern(
     rf"(?i)(?P<before>.*?[-_ ])??(?P<word>{_WORD}"
     r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ])))(?:[-_ ].*|res)?"
 )
-_WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
+WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
 _SCALE_FOLDER = re.compile("(?i)x[0-9]{1,2}")  # DIV2K's LR_bicubic/X2, with 0001x2.png
 _SCALE = re.compile("(?i)[-_ ]?x[0-9]{1,2}$")
 _MOST_LEVELS = 12  # of folders that may hold pairs, counted from the files
-_LEAST_PAIRED = 0.9  # of the files
+LEAST_PAIRED = 0.9  # of the files
+JOINED = (  # two datasets of pairs
+    "with `num_shards=4` `max_rejects=0` and otherwise equal options; tf.data.Dataset.zip joins "
+    "what `load` returns of each"
+)
+_BEFORE_SEPARATOR = re.compile("[-_]")
 _MOST_FILES = 900  # in a folder whose names are all known
 
 
@@ -81,10 +86,12 @@ def describe_pair_folders(
             "give their files the same names and extensions, remove files without a partner, and "
         )
     cure = "unpack them and make a dataset of each" if in_archives else _describe_cure(pairs, names)
+    if any(have_variants(group, folders, names_in) for group in pairs.values()):
+        rename = "copy each photo of the shorter folder for every photo that it goes with, give "
+        rename += "both the same name, and "
     return (
         f"the folders {join_names(names)} look like pairs of photos, but each photo becomes a "
-        f"record of its own: {rename}{cure}, with `num_shards=4` `max_rejects=0` and otherwise "
-        "equal options; tf.data.Dataset.zip joins what `load` returns of each"
+        f"record of its own: {rename}{cure}, {JOINED}"
     )
 
 
@@ -104,8 +111,15 @@ def find_pair_folders(
     in_places = {folder.path for group in places.values() for folder in group}
     if any(folder not in in_places and not is_of_masks(folder) for folder in folders):
         return {}
-    pairs = {place: group for place, group in places.items() if _are_pairs(group, folders)}
-    pairs = {place: group for place, group in pairs.items() if _have_one_name(group, names_in)}
+    pairs = {
+        place: group
+        for place, group in places.items()
+        if _have_words(group)
+        and (
+            (_are_as_many(group, folders) and _have_one_name(group, names_in))
+            or have_variants(group, folders, names_in)
+        )
+    }
     in_pairs = {folder.path for group in pairs.values() for folder in group}
     images = sum(folders[path] for path in in_pairs)
     return pairs if images * 2 >= sum(folders.values()) else {}
@@ -126,11 +140,46 @@ def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
     return places
 
 
-def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int]) -> bool:
-    """Whether the folders of a place have different words, and similar numbers of images."""
-    words = {folder.word for folder in group}
+def _have_words(group: Sequence[_PairFolder]) -> bool:
+    """Whether the folders of a place have different words."""
+    return len({folder.word for folder in group}) > 1
+
+
+def _are_as_many(group: Sequence[_PairFolder], folders: Mapping[str, int]) -> bool:
+    """Whether the folders of a place have similar numbers of images."""
     numbers = [folders[folder.path] for folder in group]
-    return len(words) > 1 and min(numbers) >= _LEAST_PAIRED * max(numbers)
+    return min(numbers) >= LEAST_PAIRED * max(numbers)
+
+
+def have_variants(
+    group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn
+) -> bool:
+    """Whether several photos of one folder go with each photo of the other.
+
+    An example is RESIDE's hazy/1400_1.png and hazy/1400_2.png, which go with clear/1400.png. In
+    long folders, whose names are not all known, the numbers of images decide.
+
+    Args:
+        group: the folders.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
+    """
+    if len(group) != 2:
+        return False
+    few, many = sorted(group, key=lambda folder: folders[folder.path])
+    if folders[many.path] >= _MOST_FILES:
+        copies, rest = divmod(folders[many.path], folders[few.path])
+        return copies > 1 and rest == 0
+    scenes = {*map(stem_of_image, names_in(few.path))}
+    stems = [*map(stem_of_image, names_in(many.path))]
+    found = [stem for stem in stems if _begins_with(stem, scenes)]
+    return len(scenes) < len(stems) and len(found) >= LEAST_PAIRED * len(stems)
+
+
+def _begins_with(stem: str, scenes: Set[str]) -> bool:
+    """Whether a stem begins with one of some names, followed by a separator."""
+    ends = (match.start() for match in _BEFORE_SEPARATOR.finditer(stem))
+    return any(stem[:end] in scenes for end in ends)
 
 
 def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
@@ -148,7 +197,7 @@ def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
     if not all_stems:
         return True
     shared = set.intersection(*all_stems)
-    return len(shared) >= _LEAST_PAIRED * max(map(len, all_stems))
+    return len(shared) >= LEAST_PAIRED * max(map(len, all_stems))
 
 
 def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterator[Sequence[str]]:
@@ -162,7 +211,7 @@ def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterat
 def _stem_of_pair(name: str) -> str:
     """Returns the part of a file's name that both photos of a pair have."""
     stem = _SCALE.sub("", stem_of_image(name))
-    return _WORD_IN_NAME.sub("", stem)
+    return WORD_IN_NAME.sub("", stem)
 
 
 def _are_unlike(

@@ -96,9 +96,10 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     folds = [*filter(None, map(_FOLD.fullmatch, all_names))]
     if are_different(fold[2] for fold in folds):
         divided |= {fold[0]: SplitFolder(fold[1], fold[2]) for fold in folds}
-    if any(divided.values()):
-        divided |= {name: SplitFolder("", name) for name in all_names if _BOTH.fullmatch(name)}
-    return _cut_shared_end({name: parts for name, parts in divided.items() if parts})
+    found = {name: parts for name, parts in divided.items() if parts}
+    if found:
+        found |= {name: SplitFolder("", name) for name in filter(_BOTH.fullmatch, all_names)}
+    return _cut_shared_end(found)
 
 
 def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:

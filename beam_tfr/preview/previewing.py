@@ -36,6 +36,7 @@ from beam_tfr.first_look import (
     describe_folders,
     describe_labels,
     describe_lists,
+    describe_pairs_in_folders,
     describe_strays,
 )
 from beam_tfr.inputs.measuring import measure_sample
@@ -238,8 +239,10 @@ def _list_input(
     listing.renamed = renamed
     listing.num_repeated_keys = len(repeated)
     unused = describe_unused(options.exclude, skipped.used_exclusions, source.root)
-    labels = describe_labels(FirstLook(source), skipped.annotations)
+    look = FirstLook(source)
+    labels = describe_labels(look, skipped.annotations)
     marked = masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
+    marked = marked or describe_pairs_in_folders(look)
     check_folders(
         source,
         survey.folders,
@@ -414,7 +417,8 @@ def _find_warnings(
         no_classes,
         describe_palettes(sample.palettes),
         listing.empty.describe(),
-        listing.masks.describe(in_archives=source.has_archives, given_pairs=source.pairs),
+        listing.masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
+        or describe_pairs_in_folders(look),
         *describe_folders(source, survey.folders),
         *describe_strays(look),
         *describe_lists(look),

@@ -108,20 +108,9 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
     folder = folder_of(content.files[0])
     for column, column_cells in cells.items():
         names = [cell for cell in column_cells if cell not in (None, "")][:_FIRST_CELLS]
-        if names and all(isinstance(name, str) and _NUMBERED.fullmatch(name) for name in names):
-            yield (
-                f"column {column!r} has names of images followed by something else, such as "
-                f"{names[0]:.100}, but each row becomes a record without its image: write both "
-                'into separate columns; with pandas: table[["image", "class"]] = '
-                f'table[{column!r}].str.rsplit("_", n=1, expand=True)'
-            )
-            return
-        folders = describe_folders([name for name in names if isinstance(name, str)])
-        if folders:
-            yield (
-                f"column {column!r} names folders, such as {names[0]:.100}, but each row becomes a "
-                f"record without images; {folders}"
-            )
+        other_names = _describe_other_names(column, names)
+        if other_names:
+            yield other_names
             return
         root = _find_folder(names, folder) if names else ""
         if root:
@@ -134,6 +123,32 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
                 "rows as records"
             )
             return
+
+
+def _describe_other_names(column: str, names: Sequence[Any]) -> str:
+    """Describes names of images that need another table; empty for other cells.
+
+    Args:
+        column: a column.
+        names: its first cells that are not empty.
+    """
+    texts = [name for name in names if isinstance(name, str)]
+    if not texts or len(texts) < len(names):
+        return ""
+    if all(map(_NUMBERED.fullmatch, texts)):
+        return (
+            f"column {column!r} has names of images followed by something else, such as "
+            f"{texts[0]:.100}, but each row becomes a record without its image: write both "
+            'into separate columns; with pandas: table[["image", "class"]] = '
+            f'table[{column!r}].str.rsplit("_", n=1, expand=True)'
+        )
+    folders = describe_folders(texts)
+    if not folders:
+        return ""
+    return (
+        f"column {column!r} names folders, such as {texts[0]:.100}, but each row becomes a record "
+        f"without images; {folders}"
+    )
 
 
 def _find_folder(names: Sequence[Any], folder: str) -> str:

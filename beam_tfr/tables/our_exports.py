@@ -23,7 +23,7 @@ def is_export_mark(path: str) -> bool:
     if name != EXPORT_FILE:
         return False
     with contextlib.suppress(ValueError, TypeError):
-        return _MARK_FIELDS <= {*parse_json(_read_mark(folder))}
+        return {*parse_json(_read_mark(folder))} >= _MARK_FIELDS
     return False
 
 

@@ -1,0 +1,57 @@
+"""Finds pairs of photos in one folder, whose names differ in a word: GT_010.png, NOISY_010.png."""
+
+import collections
+import shlex
+from collections.abc import Sequence
+
+from beam_tfr.layouts.pair_folders import JOINED, LEAST_PAIRED, WORD_IN_NAME
+
+_MOST_WORDS = 4  # in a message
+
+
+def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> str:
+    """Reports photos in one folder that look like pairs; empty if there are none.
+
+    Nearly all names have a word such as GT or NOISY, and are the same but for this word.
+
+    Args:
+        keys: keys of images.
+        in_archives: whether some may be in archives.
+    """
+    photos_of = collections.defaultdict[tuple[str, str], dict[str, str]](dict)
+    for key in keys:
+        folder, _, name = key.rpartition("/")
+        word = WORD_IN_NAME.search(name)
+        if word:
+            rest = name[: word.start()] + "/" + name[word.end() :]
+            photos_of[folder, rest][word[0]] = key
+    pairs = [photos for photos in photos_of.values() if len(photos) > 1]
+    if not pairs or sum(map(len, pairs)) < LEAST_PAIRED * len(keys):
+        return ""
+    words = sorted({word for photos in pairs for word in photos})
+    first, second = min(sorted(photos.values()) for photos in pairs)[:2]
+    are_first = all(
+        key.rpartition("/")[2].startswith(word) for photos in pairs for word, key in photos.items()
+    )
+    cure = (
+        "move the photos with each word into a folder of their own, without the word in their "
+        "names, and make a dataset of each"
+    )
+    if are_first and len(words) <= _MOST_WORDS and not in_archives:
+        cure = _spell_command(words)
+    return (
+        f"names of images look like pairs of photos, such as {first} and {second}, but each photo "
+        f"becomes a record of its own: {cure}, {JOINED}"
+    )
+
+
+def _spell_command(words: Sequence[str]) -> str:
+    """Says how to make an input of the photos whose names begin with each word."""
+    script = (
+        f'for n in {shlex.join(words)}; do find . -name "$n*" -type f | '
+        'tar cf "../$n.tar" --transform "s,/$n\\\\([^/]*\\\\)$,/\\\\1," -T -; done'
+    )
+    return (
+        f"use (cd DIR; {script}), which writes archives such as DIR/../{words[0]}.tar, and make a "
+        "dataset of each without classes (`layout='**'`)"
+    )
