@@ -125,6 +125,8 @@ def test_classes_that_a_split_lacks(
     ("classes", "splits", "told"),
     [
         (["Cat", "cat", "dog"], ["train"], ["Cat and cat"]),
+        (["cat", "cat (1)", "dog"], ["train"], ["cat and cat (1)"]),
+        (["copy of dog", "dog - Copy", "photocopy"], ["train"], ["copy of dog and dog - Copy"]),
         (["t shirt", "t-shirt", "tshirt"], ["train"], ["t shirt and t-shirt and tshirt"]),
         (["cat", "c\u200bat", "dog"], ["train"], [r"cat and c\u200bat"]),
         (["\u202ecat", "Cat"], ["train"], [r"\u202ecat and Cat"]),

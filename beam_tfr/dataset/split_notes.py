@@ -34,6 +34,8 @@ _INVISIBLE = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
 _LONGEST_NUMBER = 19  # digits of names that are compared as numbers
+# The names that systems and browsers give to copies: cat (1), cat - Copy, cat copy 2, Copy of cat.
+_COPY = re.compile(r"(?is)(?:copy of )?(.+?)(?:(?: -)? copy(?: [0-9]{1,2})?)?(?: \([0-9]{1,2}\))?")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
 
 UInt64 = npt.NDArray[np.uint64]
@@ -295,14 +297,16 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
     if alike:
         listed = [" and ".join(_spell_apart(group)) for group in alike]
         yield (
-            f"{noun} differ only in case, in marks between words, in leading zeros or in invisible "
-            f"characters: {join_texts(listed, most=_MOST_NAMES)}"
+            f"{noun} differ only in case, in marks between words or of copies, in leading zeros or "
+            f"in invisible characters: {join_texts(listed, most=_MOST_NAMES)}"
         )
 
 
 def _fold(name: str) -> str:
-    """Removes case, marks between words, leading zeros and invisible characters from a name."""
-    folded = _BETWEEN_WORDS.sub("", _as_seen(name)).casefold()
+    """Removes case, marks of words and copies, leading zeros and invisible characters."""
+    seen = _as_seen(name)
+    copy = _COPY.fullmatch(seen)
+    folded = _BETWEEN_WORDS.sub("", copy[1] if copy else seen).casefold()
     return str(int(folded)) if folded.isdecimal() and len(folded) < _LONGEST_NUMBER else folded
 
 

@@ -86,7 +86,7 @@ def describe_pair_folders(
             "give their files the same names and extensions, remove files without a partner, and "
         )
     cure = "unpack them and make a dataset of each" if in_archives else _describe_cure(pairs, names)
-    if any(have_variants(group, folders, names_in) for group in pairs.values()):
+    if any(_have_variants(group, folders, names_in) for group in pairs.values()):
         rename = "copy each photo of the shorter folder for every photo that it goes with, give "
         rename += "both the same name, and "
     return (
@@ -112,13 +112,7 @@ def find_pair_folders(
     if any(folder not in in_places and not is_of_masks(folder) for folder in folders):
         return {}
     pairs = {
-        place: group
-        for place, group in places.items()
-        if _have_words(group)
-        and (
-            (_are_as_many(group, folders) and _have_one_name(group, names_in))
-            or have_variants(group, folders, names_in)
-        )
+        place: group for place, group in places.items() if _are_pairs(group, folders, names_in)
     }
     in_pairs = {folder.path for group in pairs.values() for folder in group}
     images = sum(folders[path] for path in in_pairs)
@@ -140,18 +134,24 @@ def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
     return places
 
 
-def _have_words(group: Sequence[_PairFolder]) -> bool:
-    """Whether the folders of a place have different words."""
-    return len({folder.word for folder in group}) > 1
+def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn) -> bool:
+    """Whether the folders of a place have different words, and images that go together.
 
-
-def _are_as_many(group: Sequence[_PairFolder], folders: Mapping[str, int]) -> bool:
-    """Whether the folders of a place have similar numbers of images."""
+    Args:
+        group: the folders.
+        folders: folder of images -> number of images.
+        names_in: folder -> names of files in it, maybe none.
+    """
+    if len({folder.word for folder in group}) == 1:
+        return False
     numbers = [folders[folder.path] for folder in group]
-    return min(numbers) >= LEAST_PAIRED * max(numbers)
+    are_as_many = min(numbers) >= LEAST_PAIRED * max(numbers)
+    if are_as_many and _have_one_name(group, names_in):
+        return True
+    return _have_variants(group, folders, names_in)
 
 
-def have_variants(
+def _have_variants(
     group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn
 ) -> bool:
     """Whether several photos of one folder go with each photo of the other.

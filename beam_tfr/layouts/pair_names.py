@@ -2,7 +2,7 @@
 
 import collections
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from beam_tfr.layouts.pair_folders import JOINED, LEAST_PAIRED, WORD_IN_NAME
 
@@ -18,14 +18,7 @@ def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> st
         keys: keys of images.
         in_archives: whether some may be in archives.
     """
-    photos_of = collections.defaultdict[tuple[str, str], dict[str, str]](dict)
-    for key in keys:
-        folder, _, name = key.rpartition("/")
-        word = WORD_IN_NAME.search(name)
-        if word:
-            rest = name[: word.start()] + "/" + name[word.end() :]
-            photos_of[folder, rest][word[0]] = key
-    pairs = [photos for photos in photos_of.values() if len(photos) > 1]
+    pairs = _find_pairs(keys)
     if not pairs or sum(map(len, pairs)) < LEAST_PAIRED * len(keys):
         return ""
     words = sorted({word for photos in pairs for word in photos})
@@ -43,6 +36,18 @@ def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> st
         f"names of images look like pairs of photos, such as {first} and {second}, but each photo "
         f"becomes a record of its own: {cure}, {JOINED}"
     )
+
+
+def _find_pairs(keys: Iterable[str]) -> list[dict[str, str]]:
+    """Groups photos whose names are the same but for a word: word -> key."""
+    photos_of = collections.defaultdict[tuple[str, str], dict[str, str]](dict)
+    for key in keys:
+        folder, _, name = key.rpartition("/")
+        word = WORD_IN_NAME.search(name)
+        if word:
+            rest = name[: word.start()] + "/" + name[word.end() :]
+            photos_of[folder, rest][word[0]] = key
+    return [photos for photos in photos_of.values() if len(photos) > 1]
 
 
 def _spell_command(words: Sequence[str]) -> str:
