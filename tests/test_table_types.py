@@ -306,3 +306,20 @@ def test_texts_that_look_like_lists_or_objects_are_told(tmp_path: Path, cell: st
     assert any(f"'s' has lists or objects as text, such as {cell}" in w for w in tables.warnings)
     (tmp_path / "t.csv").write_text(f's\n"[draft] see {{me}}"\n{cell[1:4]!r}\n')
     assert not opened(tmp_path / "t.csv").warnings
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [(["1.1", "1.10", "2"], True), (["1.10", "2.50"], False), (["1", "1.0"], False)],
+)
+def test_versions_that_become_the_same_number_are_told(
+    tmp_path: Path, cells: list[str], told: bool
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("version,n\n" + "".join(f"{cell},1\n" for cell in cells))
+    warnings = " ".join(opened(table).warnings)
+    assert ("'version' has 1.1 and 1.10, which become the same number" in warnings) == told
+    if told:
+        assert "`feature_columns='*,version:bytes'`" in warnings
+        assert types_of(opened(table, feature_columns="*,version:bytes"))["version"] == "bytes"
+        assert not opened(table, feature_columns="*,version:bytes").warnings

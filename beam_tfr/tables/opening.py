@@ -50,7 +50,7 @@ from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names, read_labels
 from beam_tfr.tables.places import describe_image_places
 from beam_tfr.tables.roles import OneSplit, split_labels
-from beam_tfr.tables.rounded_numbers import warn_of_rounded_numbers
+from beam_tfr.tables.rounded_numbers import warn_of_equal_numbers, warn_of_rounded_numbers
 from beam_tfr.tables.rows import Tables
 from beam_tfr.tables.several_classes import (
     check_classes,
@@ -191,6 +191,7 @@ def open_tables(
             *warn_of_several_classes(options, class_texts),
             *first_notes([*warn_of_texts(features, declarations, cells, typed=typed)]),
             *warn_of_rounded_numbers(options, features, declarations, cells, typed=typed),
+            *warn_of_equal_numbers(options, features, declarations, cells),
         ),
     )
 

@@ -1,8 +1,8 @@
-"""Warns about numbers, such as timestamps, that 32-bit floats change."""
+"""Warns about timestamps and other numbers that 32-bit floats change, and versions like 1.10."""
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from beam_tfr.schema.differences import join_names
 
 _SMALL_CHANGE = 1e-3  # unless values are close to each other
 _SMALL_SHARE = 1e-6  # fraction of the difference between the greatest and the least value
+_SHORT_DECIMAL = re.compile("[0-9]{1,6}[.][0-9]{1,3}")
 _MOST_DECIMALS = 15
 _HUGE_EXPONENT = re.compile(r"[eE][-+]?[0-9]{4}")  # beyond any float; its cell is rejected
 _LONGEST = 400  # characters of a number that a float holds
@@ -77,6 +78,35 @@ def warn_of_rounded_numbers(
         f"{rounding.text} in {name!r} becomes {rounding.stored:.15g}; text and whole numbers are "
         f"stored exactly{': ' if cures else ''}{', or '.join(cures)}"
     )
+
+
+def warn_of_equal_numbers(
+    options: ConvertOptions,
+    features: Sequence[ColumnKind],
+    declarations: Mapping[str, str],
+    sample: Mapping[str, Sequence[Any]],
+) -> Iterator[str]:
+    """Yields a warning about columns of text files in which 1.1 and 1.10 become the same number.
+
+    For the arguments, see `warn_of_rounded_numbers`.
+    """
+    for feature in features:
+        if declarations[feature.name] or feature.text != "float":
+            continue
+        pair = _find_equal({cell for cell in sample[feature.name] if isinstance(cell, str)})
+        if pair:
+            yield (
+                f"column {feature.name!r} has {' and '.join(pair)}, which become the same number; "
+                f"if they are versions or ids, {_suggest_texts(options, {feature.name: 'float'})}"
+            )
+
+
+def _find_equal(texts: Set[str]) -> tuple[str, str] | None:
+    """Finds two numbers that differ only in zeros at their end, such as 1.1 and 1.10."""
+    for text in sorted(filter(_SHORT_DECIMAL.fullmatch, texts)):
+        if f"{text}0" in texts:
+            return text, f"{text}0"
+    return None
 
 
 def _suggest_texts(options: ConvertOptions, kinds: Mapping[str, str]) -> str:
