@@ -207,13 +207,19 @@ def _name_sides(boxes: Iterable[Sequence[str]]) -> tuple[str, ...]:
     numbers = [[*map(float, box)] for box in boxes if all(map(NUMBER.fullmatch, box))]
     if any(len(box) < len(_CORNERS) for box in numbers):
         return ()
-    are_corners = all(left <= right and top <= bottom for left, top, right, bottom in numbers)
-    with_area = [left < right and top < bottom for left, top, right, bottom in numbers]
-    if are_corners and 2 * sum(with_area) > len(numbers):
+    if _are_corners(numbers):
         return _CORNERS
     if all(width > 0 and height > 0 for _, _, width, height in numbers):
         return _CORNER_AND_SIZE
     return ()
+
+
+def _are_corners(boxes: Sequence[Sequence[float]]) -> bool:
+    """Whether boxes end behind their beginnings, and most of them have an area."""
+    if any(left > right or top > bottom for left, top, right, bottom in boxes):
+        return False
+    with_area = [left < right and top < bottom for left, top, right, bottom in boxes]
+    return 2 * sum(with_area) > len(boxes)
 
 
 def _may_be_class(cell: str) -> bool:
