@@ -1203,7 +1203,14 @@ def test_pairs_in_splits_are_told_with_the_layout() -> None:
     keys = [f"{split}/1/{name}/1.png" for split in ("train", "test") for name in ("blur", "sharp")]
     text = refusal(*keys)
     assert "tf.data.Dataset.zip" in text
-    assert 'tar cf "../$n.tar"' in text
+    assert 'tar cf "../pairs-$n.tar"' in text
+
+
+def test_commands_for_pairs_hold_only_plain_names() -> None:
+    folders = [f"{split}/1/{name}" for split in ("train", "test") for name in ("HR", "LR_x2,b")]
+    text = describe_pair_folders(dict.fromkeys(folders, 3))
+    assert "make a dataset of each" in text
+    assert "tar cf" not in text
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ _PAIR_FOLDER = NamePattern(
     r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ])))(?:[-_ ].*|res)?"
 )
 WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
+_PLAIN_NAME = re.compile("[A-Za-z0-9_-]+")
 _SCALE_FOLDER = re.compile("(?i)x[0-9]{1,2}")  # DIV2K's LR_bicubic/X2, with 0001x2.png
 _SCALE = re.compile("(?i)[-_ ]?x[0-9]{1,2}$")
 _MOST_LEVELS = 12  # of folders that may hold pairs, counted from the files
@@ -237,14 +238,16 @@ def _describe_cure(pairs: Mapping[_Place, Sequence[_PairFolder]], names: Sequenc
         names: the names of the folders, sorted.
     """
     parents = {place.parent for place in pairs}
+    if len(parents) > 1 and not all(map(_PLAIN_NAME.fullmatch, names)):
+        return "make a dataset of each, from a copy without that level, so that their keys agree"
     if len(parents) > 1:
         script = (
-            f'for n in {shlex.join(names)}; do find . -path "*/$n/*" -type f | '
-            'tar cf "../$n.tar" --transform "s,/$n/,/," -T -; done'
+            f'for n in {" ".join(names)}; do find . -path "*/$n/*" -type f | '
+            'tar cf "../pairs-$n.tar" --transform "s,/$n/,/," -T -; done'
         )
         return (
-            f"use (cd DIR; {script}), which writes archives such as DIR/../{names[0]}.tar, and "
-            "make a dataset of each"
+            f"use (cd DIR; {script}), which writes archives such as DIR/../pairs-{names[0]}.tar, "
+            "and make a dataset of each"
         )
     (parent,) = parents
     start = f"DIR/{parent}" if parent else "DIR"
