@@ -20,6 +20,7 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.cells import BadCell
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import may_hold_images
+from beam_tfr.options.table import from_values
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import FOOTER, frame, masked_crc
 from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
@@ -641,6 +642,52 @@ def test_rows_without_images_are_asked_for(
     assert run.code == 0, run.err
     assert read_manifest(str(tmp_path / "d")).options["encoding"] == "row"
     assert "split='train', output='dict')" in run.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "roles", "told"),
+    [
+        ({"feature_columns": "txt:bytes"}, ("jpg", "cls"), "imply `uri_column=jpg`"),
+        ({"feature_columns": "*"}, ("jpg", "cls"), "imply `uri_column=jpg`"),
+        ({"feature_columns": "TXT:bytes", "label_column": "cls"}, ("jpg", "cls"), "imply `uri_"),
+        ({"feature_columns": "cls:int64"}, ("jpg", ""), "imply `uri_column=jpg`"),
+        ({"feature_columns": "txt:bytes", "uri_column": "jpg"}, ("jpg", ""), "`label_column=cls`"),
+        ({"feature_columns": "txt:bytes", "key_column": "txt"}, ("", ""), "`uri_column=jpg`"),
+        ({"feature_columns": "txt:bytes", "encoding": "row"}, ("", ""), "`label_column=cls`"),
+        ({"feature_columns": "jpg:bytes", "label_column": "cls"}, ("", "cls"), ""),
+    ],
+)
+def test_images_and_classes_are_found_beside_chosen_features(
+    flags: dict[str, Any], roles: tuple[str, str], told: str, tmp_path: Path
+) -> None:
+    files = {f"{number}.jpg": JPEG for number in range(3)}
+    files |= {f"{number}.cls": b"%d" % number for number in range(3)}
+    files |= {f"{number}.txt": b"text %d" % number for number in range(3)}
+    (tmp_path / "t.tar").write_bytes(tarred(dict(sorted(files.items()))))
+    values = {"table": (f"{tmp_path}/t.tar",), "output": "/o", **flags}
+    content = find_content(from_values(values, ConvertOptions))
+    assert (content.options.uri_column, content.options.label_column) == roles
+    assert (content.options.encoding == "row") == (not roles[0])
+    assert told in " ".join(content.warnings)
+    assert bool(content.warnings) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("features", "label"),
+    [("image/object/bbox:bbox[rel_xyxy]", "image/object/class/text"), ("photo/id:bytes", "class")],
+)
+def test_classes_are_those_of_boxes_only_if_these_are_chosen(
+    features: str, label: str, tmp_path: Path
+) -> None:
+    values = {"image/encoded": ("bytes", [JPEG]), "photo/id": ("bytes", [b"x"])}
+    values |= {f"image/object/bbox/{side}": ("float", [0.25]) for side in ("xmin", "ymin")}
+    values |= {f"image/object/bbox/{side}": ("float", [0.75]) for side in ("xmax", "ymax")}
+    values |= {"image/object/class/text": ("bytes", [b"cat"]), "class": ("bytes", [b"dog"])}
+    (tmp_path / "t.tfrecord").write_bytes(frame(examples.serialize(values)))
+    table = {"table": (f"{tmp_path}/t.tfrecord",), "output": "/o", "feature_columns": features}
+    options = find_content(from_values(table, ConvertOptions)).options
+    assert options.label_column == label
+    assert [*(options.feature_columns or {})] == [features.partition(":")[0]]
 
 
 def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) -> None:

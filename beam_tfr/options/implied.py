@@ -87,15 +87,14 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         table: the table.
         options: the options of the conversion. A table that holds its images implies nothing if
-            `uri_column` is set; nor do TFRecords and tars if other options say that their rows
-            become the records.
+            `uri_column` is set; nor do TFRecords and tars if `key_column` or `encoding` says that
+            their rows become the records.
     """
     if is_dataset(table):
         return {} if options["uri_column"] else _DATASETS[table.rpartition("/")[2]]
     if may_hold_images(table):
-        has_columns = options["feature_columns"] is not None
-        is_named = has_columns or options["uri_column"] or options["key_column"]
-        return {} if is_named or options["encoding"] == "row" else _KNOWN_ROLES
+        is_chosen = options["uri_column"] or options["key_column"] or options["encoding"] == "row"
+        return {} if is_chosen else _KNOWN_ROLES
     return _annotation_options(table)
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.options import ConvertOptions
@@ -119,6 +119,8 @@ def imply_columns(
     """
     if format_of(files[0]).has_lower_names:
         options = _lower_names(options, columns)
+    if options.uri_column == KNOWN and _are_chosen_rows(options, columns):
+        options = _as_rows(options)
     if options.uri_column == KNOWN:
         return _imply_images(options, files, columns)
     if options.may_become_images:
@@ -134,9 +136,45 @@ def imply_columns(
         files,
         columns,
         class_names=_find_class_names(files[0], options.label_column),
-        warnings=warnings,
+        warnings=(*warnings, *_warn_of_unused(options, files[0], columns)),
         implies_features=not has_choice and options.feature_columns is not None,
     )
+
+
+def _are_chosen_rows(options: ConvertOptions, columns: Collection[str]) -> bool:
+    """Whether the rows of TFRecords or tars, which have these columns, become the records.
+
+    This is so if features are chosen and there are no images, or these are one of the features.
+    """
+    image = _find_first(_IMAGES, columns)
+    features = options.feature_columns
+    return features is not None and (not image or image in features)
+
+
+def _as_rows(options: ConvertOptions) -> ConvertOptions:
+    """Returns the options for rows that become the records."""
+    label = "" if options.label_column == KNOWN else options.label_column
+    encoding = "row" if options.has_implied_encoding else options.encoding
+    return dataclasses.replace(options, uri_column="", label_column=label, encoding=encoding)
+
+
+def _warn_of_unused(options: ConvertOptions, path: str, columns: Collection[str]) -> Iterator[str]:
+    """Yields warnings if TFRecords or tars with chosen features have unused images or classes."""
+    features = options.feature_columns
+    if features is None or KNOWN in features or not may_hold_images(path):
+        return
+    image = _find_first(_IMAGES, columns)
+    if image and image not in features and options.are_rows and options.has_implied_encoding:
+        yield (
+            f"column {image!r}, which may hold images, is not stored: name it as "
+            f"`uri_column={image}`, or give `encoding=row` for rows without images"
+        )
+    label = _find_first(_LABELS, columns)
+    if label and label not in features and not options.label_column:
+        yield (
+            f"column {label!r}, which may hold classes, is not stored: name it as "
+            f"`label_column={label}`"
+        )
 
 
 def _imply_images(
@@ -217,13 +255,16 @@ def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequenc
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:
     """Returns the columns of labels, and of boxes, in TFRecords and tars."""
     object_label = _find_first(_OBJECT_LABELS, columns)
-    label = _find_first(_LABELS, columns)
+    features = options.feature_columns
+    label = _find_first(_LABELS, {*columns} - {*(features or ())})
     boxes = ""
     if BOXES in columns and (object_label or not label):
         boxes = BOXES
     elif {*columns} >= _EXPORTED:
         object_label = _find_first((_CLASS,), columns)
         boxes = "boxes"
+    if features is not None and boxes:  # the chosen features decide
+        return {"label_column": object_label if boxes in features else label}
     if boxes and options.label_column == KNOWN:
         return {"label_column": object_label, "feature_columns": f"{boxes}:bbox[rel_xyxy]"}
     return {"label_column": label}
@@ -237,6 +278,8 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
         return lower if name not in columns and lower in columns else name
 
     changed: dict[str, Any] = {}
+    if options.has_implied_encoding:
+        changed["encoding"] = ""
     for field in options_of(TableOptions):
         if field.endswith("_column"):
             changed[field] = spell(getattr(options, field))
