@@ -115,6 +115,16 @@ def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
         (["agriculture clear primary", "clear primary", "haze primary water"], " "),
         (["16 0", "7 1 2 0", "5 0"], " "),
         (["b;a", "a;c", "c;b"], ";"),
+        # Few parts move, as in tables of a few films or of Planet.
+        (["Animation|Adventure|Comedy", "Comedy|Romance", "Drama|Comedy", "Drama", "War"], "|"),
+        (["Animation, Adventure, Comedy", "Comedy, Romance", "Drama, Comedy", "Drama"], ","),
+        (
+            [
+                *("haze primary", "agriculture clear primary water", "clear primary", "cloudy"),
+                "agriculture clear habitation primary road",
+            ],
+            " ",
+        ),
         (["African elephant", "Asian elephant", "brown bear", "big brown bear"], ""),
         (["red fox", "fox squirrel", "gray fox"], ""),
         (["great white shark", "white shark", "tiger shark"], ""),
@@ -125,6 +135,10 @@ def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
         (["hot dog", "dog"], ""),
         (["red apple", "red pear", "green apple", "green pear"], ""),
         (["Paris, Texas", "Paris, France", "Austin, Texas"], ""),
+        (["animal|cat", "animal|dog", "plant|tree"], ""),
+        # As in ImageNet.
+        (["tench, Tinca tinca", "jaguar, panther, Panthera onca", "puma, cougar, panther, F"], ""),
+        (["missile", "projectile, missile", "maillot", "maillot, tank suit", "cow, ox"], ""),
         (["a |", "a"], ""),
         ([1, 2.5, None], ""),
     ],

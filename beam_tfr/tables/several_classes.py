@@ -34,6 +34,9 @@ _BOX_WORDS = (5, 6)
 # Separators of whole numbers that are not decimal signs or parts of dates.
 _BETWEEN_NUMBERS = ("|", ";", " ")
 
+# Separators that are rare within the names of classes.
+_RARE_SEPARATORS = ("|", ";", ",")
+
 # This many strings may count as mixed if all share a part; in more strings, most parts must move.
 _LEAST_SHARING = 3
 _MOST_SHARING = 20
@@ -292,11 +295,22 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
     if separator in _BETWEEN_NUMBERS and _are_numbers(parts_of.values()):
         return compounds[0]
     moving = _find_moving(parts_of.values())
-    all_parts = [*itertools.chain.from_iterable(parts_of.values())]
-    num_moving = sum(part in moving for part in all_parts)
-    if 2 * num_moving > len(all_parts) or _share_parts(parts_of.values(), moving):
-        return compounds[0]
+    if _mix_parts(parts_of.values(), moving, separator) or _share_parts(parts_of.values(), moving):
+        return next(text for text in compounds if not moving.isdisjoint(parts_of[text]))
     return ""
+
+
+def _mix_parts(lists: Iterable[Sequence[str]], moving: Set[str], separator: str) -> bool:
+    """Whether enough parts of strings move; or occur again, if the separator is rare in names."""
+    number_of = collections.Counter(itertools.chain.from_iterable(lists))
+    num_parts = number_of.total()
+    num_moving = sum(number_of[part] for part in moving)
+    if 2 * num_moving > num_parts:
+        return True
+    if separator in _RARE_SEPARATORS:
+        num_repeated = sum(number for number in number_of.values() if number > 1)
+        return bool(moving) and 2 * num_repeated > num_parts
+    return len(moving) > 1 and 2 * num_moving == num_parts
 
 
 def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
