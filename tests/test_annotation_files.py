@@ -65,7 +65,10 @@ FILES = {
     "cvat.xml": ('<annotations><image id="0" name="a.jpg"/></annotations>', "cvat.xml"),
     "vott.json": ('{"asset": {"name": "a.jpg"}, "regions": []}', "vott.json"),
     "export.ndjson": ('{"data_row": {"external_id": "a.jpg"}}', "export.ndjson"),
-    "fiftyone.json": ('{"classes": ["cat"], "labels": {"a": 0}}', "fiftyone.json"),
+    "fiftyone.json": (
+        '{"classes": ["cat"], "labels": {"a": 0}}',
+        "fiftyone.json has FiftyOne labels",
+    ),
     "samples.json": ('{"samples": [{"filepath": "data/a.jpg"}]}', "samples.json"),
     "labels/bdd.json": ('[{"name": "a.jpg", "labels": []}]', "bdd.json"),
     "kvasir.json": ('{"cju0": {"bbox": [{"label": "polyp"}]}}', "kvasir.json"),

@@ -449,6 +449,9 @@ def test_objects_by_the_names_of_images_are_written_as_lines(tmp_path: Path) -> 
     assert run_jq({"1.png": fields}, tmp_path) == [{"path": "1.png", **fields}]
     assert run_jq({"1.png": [fields]}, tmp_path) == [{"path": "1.png", "objects": [fields]}]
     assert run_jq({"1.png": "cat"}, tmp_path) == [{"path": "1.png", "label": "cat"}]
+    row = {"path": "data/1.jpg", "label": "dog"}
+    assert run_jq({"classes": ["cat", "dog"], "labels": {"1": 1}}, tmp_path) == [row]
+    assert run_jq({"classes": None, "labels": {"1": "dog"}}, tmp_path) == [row]
 
 
 def test_annotations_in_images_are_not_taken_for_background() -> None:
@@ -658,7 +661,8 @@ KINDS: dict[str, tuple[Any, str]] = {
     ),
     "results": ([{"image_id": 1, "category_id": 1, "bbox": BOX, "score": 0.9}], "results"),
     "Supervisely": ({"objects": [], "size": {"height": 30, "width": 40}}, "Supervisely"),
-    "FiftyOne": ({"classes": ["cat"], "labels": {"0": 0}}, "FiftyOne"),
+    "FiftyOne": ({"classes": ["cat"], "labels": {"0": 0}}, "FiftyOne.*jq -c"),
+    "boxes of FiftyOne": ({"classes": [], "labels": {"0": [{"label": 0}]}}, "COCODetection"),
     "samples": ({"samples": [{"filepath": "1.png"}]}, "FiftyOne"),
     "Edge Impulse": ({"version": 1, "files": [{"path": "1.png"}]}, "Edge Impulse"),
     "VoTT": ({"asset": {"name": "1.png"}, "regions": []}, "VoTT"),

@@ -351,6 +351,17 @@ def test_a_column_for_each_class_has_a_cure_that_works(
     assert ("label_separator='|'" in line) == ("|" in classes)
 
 
+def test_a_column_for_each_class_after_spaces_has_a_cure_that_works(tmp_path: Path) -> None:
+    """As of Roboflow."""
+    path = tmp_path / "t.csv"
+    path.write_text("filename, cat, dog , hat\n1.jpg, 1, 0, 1\n2.jpg, 0, 1, 0\n")
+    (line,) = unused_lines(path, uri_column="filename")
+    cure = line.partition("with pandas: ")[2].replace("FILE", repr(str(path)))
+    scope = {"pandas": pandas}
+    exec(cure, scope)
+    assert [*scope["table"]["class"]] == ["cat|hat", "dog"]  # type: ignore[index]
+
+
 def test_ids_of_images_in_a_folder_beside_the_table_are_told(tmp_path: Path) -> None:
     """As of CIFAR-10: trainLabels.csv beside train/1.png."""
     path = tmp_path / "trainLabels.csv"

@@ -4,6 +4,7 @@ import contextlib
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from beam_tfr import storage
@@ -141,6 +142,8 @@ def _name_table(extension: str, path: str, begin: bytes) -> str:
             f"{folder}/*.json are LabelMe files: convert them with labelme2coco.py, one of its "
             "examples, to one COCO file, and read that with `table=`"
         )
+    if extension == ".json" and _has_keys(begin, _FIFTYONE_KEYS, 2):
+        return f"{path} has FiftyOne labels: `table={shlex.quote(path)}` explains how to read them"
     return f"{path}{_IS_TABLE}"
 
 

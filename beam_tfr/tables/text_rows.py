@@ -115,6 +115,15 @@ class Delimited(TableFormat):
                 if selection.ends_at(file):
                     return
 
+    def read_dialect(self, path: str) -> Dialect:
+        """Returns the dialect of a table.
+
+        Raises:
+            UsageError: the dialect is unclear.
+        """
+        with open_table(path) as file:
+            return self._find_dialect(path, file)
+
     def _find_dialect(self, path: str, file: IO[bytes]) -> Dialect:
         try:
             return find_dialect(peek_table(file, PEEKED_BYTES), self.delimiter)

@@ -15,6 +15,7 @@ from beam_tfr.tables.annotations.row_lists import describe_row_lists
 _BEGIN_BYTES = 4 << 10  # the beginning of a long file, with its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[\[{]')
+_ONE_CLASS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*["0-9]')  # {"000000": 0, …}
 _COCO = "a COCO file has `images`, `annotations` with boxes, and `categories`"
 
 
@@ -89,6 +90,14 @@ _KINDS = (
     _Kind(
         frozenset({"objects", "size"}),
         "is a Supervisely file; export the project there in COCO's format",
+    ),
+    _Kind(
+        frozenset({"labels", "classes", "one class per label"}),
+        "has FiftyOne labels without the extensions of images; if these are in the folder data as "
+        ".jpg, write one object per image and line to a .jsonl file: jq -c '.classes as $names | "
+        '.labels | to_entries[] | {path: ("data/" + .key + ".jpg"), label: (.value | if type == '
+        '"number" then $names[.] else . end)}\' a.json > a.jsonl, and give '
+        "`uri_column=path` and `label_column=label`",
     ),
     _Kind(
         frozenset({"labels", "classes"}),
@@ -281,6 +290,8 @@ def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator
         yield "categories without images"
     if has_image_name(next(iter(content), "")):
         yield "names of images"
+    if _ONE_CLASS.match(memoryview(content.get("labels", b""))):
+        yield "one class per label"
     for name in ("images", "categories", "annotations"):
         yield from _find_marks_of_member(name, content.get(name, msgspec.Raw(b"[]")))
     for member in [*content.values()][:1]:

@@ -60,10 +60,21 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
         f"no values of {list_columns(unused)} are stored; they have {values} in each row: if each "
         "is a class of the images that have 1 there, write the classes of each row into one "
         "column, "
-        f'for {option}; with pandas: table["class"] = table[{names}].eq(1)'
+        f'for {option}; with pandas: {_read_spaces(content)}table["class"] = table[{names}].eq(1)'
         '.apply(lambda row: "|".join(row.index[row]), axis=1)'
     )
     return Suggestion(flags.columns, message)
+
+
+def _read_spaces(content: TableContent) -> str:
+    """Returns the line of pandas that reads a table with spaces around cells; empty for others."""
+    if not isinstance(content.table_format, Delimited):
+        return ""
+    dialect = content.table_format.read_dialect(content.files[0])
+    if not dialect.has_spaces:
+        return ""
+    how = f"sep={dialect.delimiter!r}, skipinitialspace=True"
+    return f"table = pandas.read_csv(FILE, {how}).rename(columns=str.strip); "
 
 
 def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
