@@ -231,6 +231,23 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         storage.read_bytes("/dev/zero", max_bytes=10)
 
 
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    line = b"a.jpg,cat\n"
+    path.write_bytes(line * 50_000)
+    with path.open("ab", buffering=0) as end:
+
+        def read_without_end() -> None:
+            with storage.open_binary(str(path)) as file:
+                while file.readline():
+                    end.write(line * 2)
+
+        with pytest.raises(storage.ChangedError, match="it grew while it was read"):
+            read_without_end()
+    with storage.open_binary(str(path)) as file:
+        assert len(file.read()) == path.stat().st_size
+
+
 def test_deleting_a_missing_file_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").touch()

@@ -230,7 +230,10 @@ def is_gone(path: str, root: str = "") -> bool:
 
 
 def open_binary(path: str) -> IO[bytes]:
-    """Opens a file for reading from its start; an object is first downloaded as a whole."""
+    """Opens a file for reading from its start; an object is first downloaded as a whole.
+
+    Reading raises ChangedError if the file grows meanwhile.
+    """
     return opened.noting(path, backend_of(path).open_binary(path, None))
 
 

@@ -4,13 +4,14 @@ import contextlib
 import errno
 import filecmp
 import heapq
+import io
 import os
 import shutil
 import stat
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from typing import IO
+from typing import IO, Any
 
 from beam_tfr.storage.backend import AlreadyExistsError, Backend, ChangedError, Entry, PendingFile
 from beam_tfr.storage.names import NameRules, try_names
@@ -99,7 +100,7 @@ class DiskBackend(Backend):
             return file.read(max(0, num_bytes))
 
     def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
-        return os.fdopen(_open_file(path)[0], "rb", buffering=_BUFFER_BYTES)
+        return io.BufferedReader(_SameSizeFile(path), _BUFFER_BYTES)
 
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile:
         return DiskPendingFile(path, scratch, replace)
@@ -281,6 +282,22 @@ def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
     if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EINVAL, "it is a folder", path)
     raise OSError(errno.EINVAL, "not a regular file", path)
+
+
+class _SameSizeFile(io.FileIO):
+    """A file that raises ChangedError if it grows while it is read, perhaps without end."""
+
+    def __init__(self, path: str) -> None:
+        descriptor, status = _open_file(path)
+        super().__init__(descriptor)
+        self._path = path
+        self._size = status.st_size
+
+    def readinto(self, buffer: Any) -> int:
+        num_bytes = super().readinto(buffer)
+        if self.tell() > self._size:
+            raise ChangedError(errno.EBUSY, "it grew while it was read", self._path)
+        return num_bytes
 
 
 def _read_descriptor(descriptor: int, size: int) -> bytes:
