@@ -6,6 +6,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from beam_tfr import storage
 from beam_tfr.inputs.annotation_texts import (
@@ -15,7 +16,12 @@ from beam_tfr.inputs.annotation_texts import (
     is_of_kitti,
 )
 from beam_tfr.inputs.outlined_texts import describe_outlined_words, has_outlined_words
-from beam_tfr.inputs.yolo_setups import describe_label_files, has_label_lines, has_setup_lines
+from beam_tfr.inputs.yolo_setups import (
+    describe_label_files,
+    find_setup,
+    has_label_lines,
+    has_setup_lines,
+)
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
 from beam_tfr.schema.extensions import FORMAT_OF, may_describe_image
 
@@ -29,7 +35,6 @@ OF_MANY_IMAGES = (".xml", ".json", ".yaml", ".yml", ".txt", *TEXTS, *TEXTS_TO_RE
 KNOWN_EXTENSIONS = (NO_EXTENSION, *OF_MANY_IMAGES, *UNREAD)
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
 BEGIN_BYTES = 64 << 10  # the part of a file that is looked at
-_IS_TABLE = " can be read with `table=`"
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
 _OBJECT_KEYS = re.compile(rb'"(?:images|annotations|coordinates)"\s*:')
@@ -81,33 +86,44 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
     Args:
         candidates: extension -> some files that have it.
     """
-    tables = list[str]()
+    texts = list[str]()
+    tables = set[str]()
     for extension in sorted({*candidates} & {*KNOWN_EXTENSIONS}):
-        table = _describe_table(extension, candidates[extension])
-        if table and not _is_named(table, tables):
-            tables.append(table)
-    return tables
+        found = _describe_table(extension, candidates[extension])
+        if found and found.table not in tables:
+            texts.append(found.text)
+            tables |= {found.table} - {""}
+    return texts
 
 
-def _is_named(table: str, tables: Sequence[str]) -> bool:
-    """Whether the description of files with another extension already names a table."""
-    return any(f"belong to {table.removesuffix(_IS_TABLE)}," in other for other in tables)
+class _Description(NamedTuple):
+    """The description of a file with annotations.
+
+    Attributes:
+        text: what the file is, and how to read it.
+        table: the file that the text gives for `table=`; empty if it gives none, or a pattern.
+    """
+
+    text: str
+    table: str = ""
 
 
-def _describe_table(extension: str, paths: Sequence[str]) -> str:
-    """Names the table for the first file that holds annotations; empty if no file does."""
+def _describe_table(extension: str, paths: Sequence[str]) -> _Description | None:
+    """Names the table for the first file that holds annotations; None if no file does."""
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if extension in TEXTS and MASK_VALUES.match(begin):
-            return f"{path} names the values in masks: `description=` can keep it with the dataset"
+            return _Description(
+                f"{path} names the values in masks: `description=` can keep it with the dataset"
+            )
         if _holds_annotations(extension, begin):
             return _name_table(extension, path, begin)
         if extension in (".txt", ".csv") and has_outlined_words(begin):
-            return f"each of {_all_like(path)} {describe_outlined_words(path)}"
+            return _Description(f"each of {_all_like(path)} {describe_outlined_words(path)}")
         text = describe_text(begin) if extension == ".txt" else ""
         if text:
-            return f"{_name_text(path, begin)} {text}"
-    return ""
+            return _Description(f"{_name_text(path, begin)} {text}")
+    return None
 
 
 def _rank_table(path: str) -> tuple[bool, bool, str]:
@@ -128,23 +144,27 @@ def _all_like(path: str) -> str:
     return f"{posixpath.dirname(path)}/*{os.path.splitext(path)[1]}"
 
 
-def _name_table(extension: str, path: str, begin: bytes) -> str:
+def _name_table(extension: str, path: str, begin: bytes) -> _Description:
     """Names the table that a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # one file per image
-        return f"{folder}/*{os.path.splitext(name)[1]} can be read with `table=`"
+        return _Description(f"{folder}/*{os.path.splitext(name)[1]} can be read with `table=`")
     if extension == NO_EXTENSION:
-        return f"{folder}/* are VOC files: add .xml to their names, and read them with `table=`"
+        return _Description(
+            f"{folder}/* are VOC files: add .xml to their names, and read them with `table=`"
+        )
     if extension == ".txt":
-        return describe_label_files(path)
+        return _Description(describe_label_files(path), find_setup(path))
     if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # one file per image
-        return (
+        return _Description(
             f"{folder}/*.json are LabelMe files: convert them with labelme2coco.py, one of its "
             "examples, to one COCO file, and read that with `table=`"
         )
     if extension == ".json" and _has_keys(begin, _FIFTYONE_KEYS, 2):
-        return f"{path} has FiftyOne labels: `table={shlex.quote(path)}` explains how to read them"
-    return f"{path}{_IS_TABLE}"
+        return _Description(
+            f"{path} has FiftyOne labels: `table={shlex.quote(path)}` explains how to read them"
+        )
+    return _Description(f"{path} can be read with `table=`", path)
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:

@@ -59,17 +59,25 @@ def describe_label_files(path: str) -> str:
         path: one of the label files.
     """
     folder = posixpath.dirname(path)
+    setup = find_setup(path)
+    if setup:
+        return f"{folder}/*.txt belong to {setup}, which can be read with `table=`"
     around = _list_around(folder)
-    for place in around:
-        for name in _SETUPS:
-            setup = storage.join(place, name)
-            if has_setup_lines(_read_file(setup)):
-                return f"{folder}/*.txt belong to {setup}, which can be read with `table=`"
     lines = _list_lines(around)
     return (
         f"{folder}/*.txt belong to a data.yaml of YOLO, to be read with `table=`: there is none, "
         f"so write {storage.join(around[-1], _SETUPS[0])} with the lines {lines}"
     )
+
+
+def find_setup(path: str) -> str:
+    """Finds the `data.yaml` around a label file; empty if there is none."""
+    for place in _list_around(posixpath.dirname(path)):
+        for name in _SETUPS:
+            setup = storage.join(place, name)
+            if has_setup_lines(_read_file(setup)):
+                return setup
+    return ""
 
 
 def describe_names(path: str) -> str:
