@@ -10,8 +10,8 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow these rules:
 3. The epoch's records are in the order on disk. When shuffled, the parts (shards, or slices of
    them) are permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn
    from (seed, epoch).
-4. When shuffled, each stream permutes its records in windows of `WINDOW`, by (seed, epoch, stream,
-   window).
+4. When shuffled, each stream permutes its records in windows of 256 (fewer if these would fill the
+   memory: `dataset.windows`), by (seed, epoch, stream, window).
 5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, WHOLE_SPLIT)[p]`
    of the N records in the order on disk, and there are no streams.
 
@@ -32,10 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr.dataset.reader_arguments import check_choice, check_integer
+from beam_tfr.dataset.windows import WINDOW as WINDOW
 from beam_tfr.schema.errors import UsageError
 
-# Records of a stream that are shuffled together: 8 streams mix like a shuffle buffer of 2,048.
-WINDOW = 256
 REMAINDERS = (None, "keep", "drop", "pad")
 FILLER = -1  # the example number of elements that only fill up a batch
 
@@ -187,6 +186,7 @@ class Order:
             example for each host.
         remainder: what to do with the examples that do not fill the last step: "keep", "drop" or
             "pad". None: "keep" on one host, "drop" on several.
+        window: number of records of a stream that are read, and shuffled, together.
 
     Raises:
         UsageError: the arguments contradict each other.
@@ -198,6 +198,7 @@ class Order:
     host_index: int = 0
     batch_size: int | None = None
     remainder: str | None = None
+    window: int = WINDOW
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():

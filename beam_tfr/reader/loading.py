@@ -22,6 +22,7 @@ from beam_tfr.dataset.reader_arguments import (
     check_targets,
 )
 from beam_tfr.dataset.splits import select_examples
+from beam_tfr.dataset.windows import choose_window
 from beam_tfr.options import ImageOptions
 from beam_tfr.order import Order
 from beam_tfr.reader.decode import Decoder
@@ -177,9 +178,11 @@ def load(
     if crop and output == "dict" and boxes is None:
         _check_no_boxes(dataset, crop)
     selection = select_examples(dataset, split)
+    streams = check_integer("streams", streams, 1)
     order = Order(
         total=selection.total,
         streams=streams,
+        window=choose_window(dataset, selection.parts, streams),
         num_hosts=num_hosts,
         host_index=0 if host_index is None else host_index,
         batch_size=batch_size,

@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, replaced_message
 from beam_tfr.dataset.splits import ExampleSelection
-from beam_tfr.order import FILLER, RECORDS, WINDOW, ArrayOps, Epoch, Order, hash_numbers
+from beam_tfr.dataset.windows import MOST_WINDOW_BYTES, TOO_LARGE
+from beam_tfr.order import FILLER, RECORDS, ArrayOps, Epoch, Order, hash_numbers
 
 BUFFER_BYTES = 256 << 10  # 256 KiB for each open file
 COMPRESSIONS = {"gzip": "GZIP", "none": ""}
@@ -89,7 +90,7 @@ class Streams:
         The elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
         place is (epoch, number of the example in the selection, or `FILLER`).
         """
-        first_window = first // self.order.streams // WINDOW
+        first_window = first // self.order.streams // self.order.window
         blocks = Blocks(self, epoch, first_window).read_blocks()
 
         def shuffle_window(index: Any, group: Any) -> Any:
@@ -110,7 +111,7 @@ class Streams:
             begins = tf.data.Dataset.range(0, end, size)
             return begins.map(cut_chunk)
 
-        windows = blocks.batch(WINDOW // self.block)
+        windows = blocks.batch(self.order.window // self.block)
         windows = windows.prefetch(1)  # the next window is read while this one is decoded
         return windows.enumerate().flat_map(shuffle_window)
 
@@ -123,7 +124,7 @@ class Streams:
     def block(self) -> int:
         """The number of records to read from a stream in one turn: a window, or a part of one."""
         most_streams = 1 << (len(self.numbers) - 1).bit_length()
-        return max(1, WINDOW // most_streams)
+        return max(1, self.order.window // most_streams)
 
     def begin(self, stream: Any) -> Any:
         """Returns where a stream begins in the epoch, which is where the previous stream ends."""
@@ -159,7 +160,7 @@ class Streams:
     def _select(self, slots: Any, window: Any, first: Any) -> Any:
         """Selects the slots of this host's positions in a window, from `first` on, by position."""
         num_rounds = tf.shape(slots, tf.int64)[1]
-        rounds = tf.range(num_rounds) + window * WINDOW
+        rounds = tf.range(num_rounds) + window * self.order.window
         first_positions = rounds[:, None] * self.order.streams
         positions = first_positions + self.numbers
         in_epoch = (positions >= first) & (positions < self.order.end)
@@ -182,7 +183,8 @@ class Blocks:
         self._streams = streams
         self._dataset = streams.dataset
         self._parts = streams.parts
-        self._first = tf.cast(window, tf.int64) * WINDOW  # the first record of each stream
+        # The first record of each stream.
+        self._first = tf.cast(window, tf.int64) * streams.order.window
         self._runs = Epoch(streams.parts.counts, seed=streams.seed, number=epoch, ops=TENSORFLOW)
         numbers = tf.gather(streams.parts.numbers, self._runs.parts) + self._runs.skips
         self._offsets = numbers - self._runs.begins  # number of an example minus its place
@@ -198,7 +200,8 @@ class Blocks:
         blocks = streams.interleave(
             self._read_stream, cycle_length=count, num_parallel_calls=count, deterministic=True
         )
-        return blocks.batch(count, drop_remainder=True).enumerate().map(self._add_numbers)
+        groups = blocks.batch(count, drop_remainder=True).enumerate()
+        return groups.scan(tf.constant(0, tf.int64), self._add_numbers)
 
     def _read_stream(self, stream: Any) -> Any:
         """Returns the blocks of a stream."""
@@ -236,9 +239,17 @@ class Blocks:
         compression = COMPRESSIONS[self._dataset.compression]
         return read_part(file, first + skip, take, compression)
 
-    def _add_numbers(self, index: Any, records: Any) -> Any:
-        """Adds the numbers of examples to a block from each stream; fails if records are lost."""
+    def _add_numbers(self, held: Any, group: Any) -> Any:
+        """Adds the numbers of examples to a block from each stream.
+
+        Fails if records are lost, or take too much memory.
+
+        Args:
+            held: bytes of the records in the window so far, scalar int64.
+            group: number of the block in each stream, and the records [V, B].
+        """
         self._check_not_replaced()
+        index, records = group
         records = _flatten(records)
         places, is_example = self._places(index)
         runs = tf.searchsorted(self._runs.ends, places, side="right")
@@ -248,7 +259,23 @@ class Blocks:
         file, record = self._parts.locate(first_lost)
         message = tf.strings.join([file, _LOST, record, _ON])
         tf.raw_ops.Assert(condition=~tf.reduce_any(is_lost), data=[message])
-        return records, tf.where(is_example, numbers, FILLER)
+        begins_window = tf.equal(index % (self._streams.order.window // self._streams.block), 0)
+        held = tf.where(begins_window, tf.zeros_like(held), held) + _num_bytes(records)
+        self._check_memory(held, numbers[0])
+        return held, (records, tf.where(is_example, numbers, FILLER))
+
+    def _check_memory(self, held: Any, number: Any) -> None:
+        """Fails if the records of a window take too much memory.
+
+        Args:
+            held: their bytes, scalar int64.
+            number: number of one of the last examples.
+        """
+        if self._streams.order.window == 1:
+            return
+        file, record = self._parts.locate(number)
+        message = tf.strings.join([file, ": the records around number ", record, TOO_LARGE])
+        tf.raw_ops.Assert(condition=held <= MOST_WINDOW_BYTES, data=[message])
 
     def _places(self, index: Any) -> tuple[Any, Any]:
         """Returns where the records of one block from each stream are in the epoch.
@@ -313,6 +340,12 @@ def read_part(file: Any, skip: Any, take: Any, compression: str) -> Any:
 
 def _flatten(tensor: Any) -> Any:
     return tf.reshape(tensor, [-1])
+
+
+def _num_bytes(records: Any) -> Any:
+    """Returns the number of bytes in several records: scalar int64."""
+    lengths = tf.strings.length(records)
+    return tf.reduce_sum(tf.cast(lengths, tf.int64))
 
 
 def _strings(variant: Any) -> Any:

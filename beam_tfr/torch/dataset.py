@@ -24,7 +24,8 @@ from beam_tfr.dataset.reader_arguments import (
     check_targets,
 )
 from beam_tfr.dataset.splits import select_examples
-from beam_tfr.order import Epoch, Order
+from beam_tfr.dataset.windows import choose_window
+from beam_tfr.order import WINDOW, Epoch, Order
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError, without_traceback
 from beam_tfr.torch.streams import LocatedRecord, Share, damage, find_rank, global_batches
@@ -169,9 +170,11 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         self._boxes = boxes
         self._dataset = dataset
         self._parts = selection.parts
+        streams = check_integer("streams", streams, 1)
         self._order = Order(
             total=selection.total,
             streams=streams,
+            window=WINDOW if is_global else choose_window(dataset, selection.parts, streams),
             num_hosts=world_size,
             host_index=rank,
             batch_size=batch_size,

@@ -1,5 +1,6 @@
 """Reads one process's share of the records of an epoch, in the order of `beam_tfr.order`."""
 
+import collections
 import itertools
 import os
 import sys
@@ -13,7 +14,8 @@ from beam_tfr.dataset.lookup import RecordLookup
 from beam_tfr.dataset.manifest import REPAIR_OR_COPY, Manifest, check_not_replaced
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.splits import ShardPart
-from beam_tfr.order import WHOLE_SPLIT, WINDOW, Epoch, Order, RecordRun, permutation
+from beam_tfr.dataset.windows import MOST_WINDOW_BYTES, TOO_LARGE
+from beam_tfr.order import WHOLE_SPLIT, Epoch, Order, RecordRun, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.untrusted import quote
@@ -58,32 +60,53 @@ class Share(NamedTuple):
             OSError: a file cannot be read.
             DataError: a record is damaged, or the dataset was replaced.
         """
-        streams = {number: self._stream(number) for number in self.order.host_streams}
+        held = collections.Counter[int]()
+        streams = {number: self._stream(number, held) for number in self.order.host_streams}
         for step in self.steps:
             positions = self.order.positions(step)
             examples = positions[positions < self.order.total]
             numbers = examples % self.order.streams
             yield [next(streams[number]) for number in numbers.tolist()]
 
-    def _stream(self, stream: int) -> Iterator[LocatedRecord]:
-        """Yields the records of this share in a stream, read window by window."""
+    def _stream(self, stream: int, held: collections.Counter[int]) -> Iterator[LocatedRecord]:
+        """Yields the records of this share in a stream, read window by window.
+
+        Args:
+            stream: number of the stream.
+            held: stream -> bytes of the records in its window, which are added.
+        """
+        window = self.order.window
         begin = self.order.low(stream)
         end = self.order.low(stream + 1)
         first_round = self.steps.start * self.order.step_size // self.order.streams
-        first_window = first_round // WINDOW
-        runs = self.epoch.runs(begin + first_window * WINDOW, end)
+        first_window = first_round // window
+        runs = self.epoch.runs(begin + first_window * window, end)
         records = itertools.chain.from_iterable(map(self._read_run, runs))
-        for first in range(first_window * WINDOW, end - begin, WINDOW):
-            size = min(WINDOW, end - begin - first)
-            places = self.epoch.window(stream, first // WINDOW, size)
+        for first in range(first_window * window, end - begin, window):
+            size = min(window, end - begin - first)
+            places = self.epoch.window(stream, first // window, size)
             selected = places[self._selects(stream, first, size)]
             mine = dict.fromkeys(selected.tolist())
-            window = zip(range(size), records, strict=False)
+            kept = dict[int, LocatedRecord]()
+            held[stream] = 0
             try:
-                kept = {place: record for place, record in window if place in mine}
+                for place, record in zip(range(size), records, strict=False):
+                    held[stream] += len(record.data)
+                    self._check_memory(record, held)
+                    if place in mine:
+                        kept[place] = record
             finally:  # even if a file is gone
                 check_not_replaced(self.dataset)
             yield from map(kept.pop, mine)
+
+    def _check_memory(self, last: LocatedRecord, held: collections.Counter[int]) -> None:
+        """Checks that the windows of all streams do not fill the memory.
+
+        Raises:
+            DataError: they take too much memory.
+        """
+        if self.order.window > 1 and held.total() > MOST_WINDOW_BYTES:
+            raise DataError(f"{last.file}: the records around number {last.number}{TOO_LARGE}")
 
     def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
         """Returns which records of a stream, from `first` on, are in this share: bool [size]."""

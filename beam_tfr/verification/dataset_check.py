@@ -269,7 +269,7 @@ def _describe_sizes(results: Sequence[TaskResult]) -> Iterator[str]:
     average = record_bytes // sum(result.num_records for result in results)
     yield (
         f"uncompressed, the records take {record_bytes:,} bytes, {ratio:,} times as many as the "
-        f"shards, {average:,} on average; readers hold up to 2,048 records in memory"
+        f"shards, {average:,} on average; readers refuse records that take more than 1 GiB together"
     )
 
 
