@@ -343,7 +343,9 @@ def find_mask_folders(
         folder for folder in ordered if folder not in masks or not holds_photos(folder)
     ]
     compared = next(_compare_files(without_photos, names_in), None)
-    compared = compared or _find_deep_masks(_group_names(without_photos))
+    if compared is None:
+        are_all = len(without_photos) == len(ordered)
+        compared = _find_deep_masks(names_at if are_all else _group_names(without_photos))
     if compared is None:
         unnamed = find_unnamed_masks(ordered, names_in, kind_of)
         return _divide_paths(*unnamed) if unnamed else None
@@ -477,6 +479,8 @@ def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
 def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
     """Returns the names of an image folder and a mask folder; None if either is missing."""
     known_names = frozenset(names)
+    if len(known_names) < 2:
+        return None
     for name in names:
         mask = _OF_IMAGES.fullmatch(name)
         if mask and mask["images"] in known_names:
