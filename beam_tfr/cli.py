@@ -35,8 +35,8 @@ from beam_tfr.schema.errors import (
     check_text,
     describe_os_error,
     explain_starved,
-    spell_as_flags,
 )
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.version import __version__
 
@@ -137,7 +137,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BeamTfrError as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)
-        print_message(f"{program}: {spell_as_flags(str(error))}")
+        message = f"{program}: {spell_as_flags(str(error))}"
+        print_message(*message.split("\n"))
         return error.exit_code
     except (MemoryError, RuntimeError) as error:
         explanation = explain_starved(error)

@@ -47,6 +47,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import to_glob
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 from beam_tfr.sources import Input, refuse_records
 from beam_tfr.tables.paths import resolve_path
@@ -242,7 +243,7 @@ def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
         return "write the split of each image into a column `split` of a `table=`"
     has_folders = all("/" in path.removeprefix(source.root) for path in paths)
     folder = "{label}/" if has_folders else ""
-    return f"`layout='{folder}{{split}}{min(separators)}*'` takes these"
+    return f"{spell_option('layout', f'{folder}{{split}}{min(separators)}*')} takes these"
 
 
 def _separator_of_split(name: str) -> str:

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import format_of, has_table_name, split_suffix
@@ -413,7 +413,7 @@ def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
             if isinstance(format_of(pattern), TfRecord):
                 kind += " of TFRecords"
             raise UsageError(
-                f"is {kind}, not images: specify it with `table={shlex.quote(pattern)}`",
+                f"is {kind}, not images: specify it with {spell_option('table', pattern)}",
                 option="input",
                 value=pattern,
             )
@@ -438,8 +438,8 @@ def _read_classes(path: str) -> _Classes:
         id_note = ""
         if number:
             id_note = (
-                f"`classes={path}` counts from {number}, but ids count from 0, which is the id of "
-                f"{classes.names[0]}"
+                f"{spell_option('classes', path)} counts from {number}, but ids count from 0, "
+                f"which is the id of {classes.names[0]}"
             )
         return _Classes(
             allowed=classes.names, first_number=number, note=classes.note, id_note=id_note
@@ -464,8 +464,8 @@ def _check_archives(options: ConvertOptions, patterns: Sequence[str]) -> None:
     else:
         refused = ARCHIVE
         problem = (
-            f"stands for images in archives, but `encoding={options.encoding}` reads files: "
-            "unpack them"
+            f"stands for images in archives, but {spell_option('encoding', options.encoding)} "
+            "reads files: unpack them"
         )
     for pattern in patterns:
         if refused.search(pattern):
@@ -493,10 +493,10 @@ def _check_apart(
             _check_folder(options, pattern)
         if any(map(compile_pattern(pattern).fullmatch, read_again)):
             raise UsageError(
-                f"`input={pattern}` also matches the output folder; choose one elsewhere, use a "
-                "narrower pattern, such as **/*.jpg, or skip the folder with `exclude=`",
-                option="output",
-                value=options.output,
+                f"also matches files of the dataset, {options.output}: choose another folder for "
+                "it, use a narrower pattern, such as **/*.jpg, or skip it with `exclude=`",
+                option="input",
+                value=pattern,
             )
 
 
@@ -508,13 +508,13 @@ def _check_folder(options: ConvertOptions, folder: str) -> None:
     """
     if folder == f"{options.output.rstrip('/')}/":
         raise UsageError(
-            "is the folder of `input=`; choose another", option="output", value=options.output
+            "is also the folder of the dataset; choose another", option="input", value=folder
         )
     if options.encoding not in IMAGE_ENCODINGS:
         files = "**/*.npy" if options.encoding == "array" else "**"
         raise UsageError(
             "is a folder, which stands for all images below it; use "
-            f"'{escape_pattern(folder)}{files}'",
+            f"{quote_word(f'{escape_pattern(folder)}{files}', f'FOLDER/{files}')}",
             option="input",
             value=folder,
         )

@@ -357,7 +357,7 @@ def test_the_cure_for_lists_of_four_numbers_works(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="uri_column"):
         opened(table)
     (line,) = [line for line in opened(table, uri_column="ID").warnings if "gtboxes" in line]
-    assert "`feature_columns=gtboxes.fbox:bbox[xywh]`" in line
+    assert "`feature_columns='gtboxes.fbox:bbox[xywh]'`" in line
     features = {"gtboxes.fbox": "bbox[xywh]"}
     roles = {"uri_column": "ID", "label_column": "gtboxes.tag"}
     (ref,) = references(opened(table, **roles, feature_columns=features))
@@ -384,7 +384,7 @@ def test_the_cure_for_objects_without_a_column_of_images_works(tmp_path: Path) -
     table = write_rows(tmp_path, [{"file_name": "a.jpg", "objects": objects}])
     with pytest.raises(UsageError) as caught:
         opened(table)
-    options = ("uri_column=file_name", "feature_columns=objects.bbox:bbox[xywh]")
+    options = ("uri_column=file_name", "feature_columns='objects.bbox:bbox[xywh]'")
     assert all(f"`{option}`" in str(caught.value) for option in options)
     assert "`label_column=objects.category`" in str(caught.value)
     roles = {"uri_column": "file_name", "label_column": "objects.category"}

@@ -27,6 +27,7 @@ from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables import joining
 from beam_tfr.tables.box_names import find_box_columns
 from beam_tfr.tables.finding import find_content
@@ -611,6 +612,7 @@ import resource, sys
 from beam_tfr.options import ConvertOptions
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
+from beam_tfr.schema.spelling import spell_option
 tables = open_tables(find_content(ConvertOptions(table=(sys.argv[1],), output="/o")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 images = sum(1 for _ in tables.read(sys.argv[1]))
@@ -698,7 +700,7 @@ def test_a_missing_side_names_what_cures_it(tmp_path: Path, text: str) -> None:
     background = ("c.jpg", "40", "30", *[text] * 5)
     table.write_text(as_csv(HEADER, [*ROWS[:3], background]))
     detail = references(opened(table))["c.jpg"].detail
-    assert f"`na_values={text}`" in detail
+    assert spell_option("na_values", text) in detail
     assert contents_of(opened(table, na_values=(text,)))["c.jpg"] == ((), [])
 
 

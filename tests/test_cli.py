@@ -294,7 +294,7 @@ def test_an_unwritable_output_is_an_error(
             run = beam_tfr("convert", "--input", f"{source}/*.jpg", "--output", output)
         assert run.code == 2
         cure = "choose a folder that you can write to"
-        assert re.search(f"--output {output}: cannot be written to: ({said}); {cure}\n", run.err)
+        assert re.search(f"{output}: cannot be written to: ({said}); {cure}\n", run.err)
         assert "Traceback" not in run.err
     assert list((public_path / "closed").iterdir()) == []
     assert (public_path / "file").read_text() == "mine"

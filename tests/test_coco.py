@@ -78,7 +78,7 @@ def test_boxes_that_seem_to_be_corners_are_told(tmp_path: Path) -> None:
     content = with_sizes([30, 20, 39, 29], [5, 6, 25, 21])
     (note,) = [note for note in notes_of(content) if "corners" in note]
     assert "[30.0, 20.0, 39.0, 29.0] of annotation 11" in note
-    assert "`feature_columns=box:bbox[xyxy]`" in note
+    assert "`feature_columns='box:bbox[xyxy]'`" in note
     convert(tmp_path, content, feature_columns="box:bbox[xyxy]")
     stored = records(tmp_path / "d")
     assert stored["1.png"][SIDES[2]] == [pytest.approx(39 / 40)]
@@ -705,7 +705,7 @@ def test_captions_have_a_cure_that_works(tmp_path: Path) -> None:
     message = str(raised.value)
     command = message[message.index("jq -c") :].partition(", and give ")[0]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    assert "`uri_column=file` and `feature_columns=captions:bytes[]`" in message
+    assert "`uri_column=file` and `feature_columns='captions:bytes[]'`" in message
     lines = (tmp_path / "captions.jsonl").read_text().splitlines()
     assert [*map(json.loads, lines)] == [
         {"file": "1.png", "captions": ["A cat.", "A black cat."]},

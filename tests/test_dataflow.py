@@ -622,6 +622,6 @@ def test_an_unwritable_output_is_found_before_staging(
     run = submit(beam_tfr, service)
     assert run.code == 2
     assert re.search(
-        r"--output gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err
+        r"gs://b/out: cannot be written to: .*storage\.objects\.create on gs://b", run.err
     )
     assert service.jobs() == []

@@ -9,15 +9,16 @@ def test_differences_are_shown_in_short_lines() -> None:
     lines = differences.describe_changes(
         {"a": 1, "b": {"c": [1, 2], "d": 0}, "e": "x" * 99}, {"a": 1, "b": {"c": [1], "d": 0}}
     )
-    assert lines == f"\n  b.c: 1,2 before, 1 now\n  e: {'x' * 60}... before, not given now"
-    assert (
-        differences.describe_changes({"a": {"b": 1}}, {"a": None})
-        == "\n  a: {'b': 1} before, not given now"
-    )
-    assert differences.describe_changes({"a": [1]}, {"a": [1]}) == ""
-    assert differences.describe_changes({"image_size": [224, 224]}, {"image_size": [32, 48]}) == (
-        "\n  image_size: 224x224 before, 32x48 now"
-    )
+    assert lines == ["  b.c: 1,2 before, 1 now", f"  e: {'x' * 60}... before, not given now"]
+    lines = differences.describe_changes({"a": {"b": 1}}, {"a": None})
+    assert lines == ["  a: {'b': 1} before, not given now"]
+    assert differences.describe_changes({"a": [1]}, {"a": [1]}) == []
+    lines = differences.describe_changes({"image_size": [224, 224]}, {"image_size": [32, 48]})
+    assert lines == ["  image_size: 224x224 before, 32x48 now"]
+    lines = differences.describe_changes(dict.fromkeys("abcdefghijklm"), dict.fromkeys("b", 1))
+    assert lines == ["  b: not given before, 1 now"]
+    lines = differences.describe_changes({}, dict.fromkeys("abcdefghijklm", 1))
+    assert lines[9:] == ["  j: not given before, 1 now", "  and 3 more"]
 
 
 def test_class_ids_that_differ_are_named() -> None:

@@ -124,7 +124,7 @@ def test_objects_of_which_nothing_is_stored_are_told_with_their_boxes(tmp_path: 
     table = write_parquet(tmp_path, as_list=False)
     options = ConvertOptions(table=(table,), output="/o", uri_column="image")
     (line,) = open_tables(find_content(options)).warnings
-    assert "`feature_columns=objects.bbox:bbox[xywh]`" in line
+    assert "`feature_columns='objects.bbox:bbox[xywh]'`" in line
 
 
 def test_all_other_columns_leave_out_the_objects_of_named_fields(tmp_path: Path) -> None:

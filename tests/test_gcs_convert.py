@@ -209,22 +209,22 @@ def test_beam_options_become_the_access(monkeypatch: pytest.MonkeyPatch) -> None
     [
         (
             "GET",
-            r"--output gs://b/out: cannot be written to: .*; {} needs "
+            r"gs://b/out: cannot be written to: .*; {} needs "
             r"storage\.objects\.(list|get) on gs://b",
         ),
         (
             "POST",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create "
+            r"gs://b/out: cannot be written to: .*; {} needs storage\.objects\.create "
             r"on gs://b",
         ),
         (
             "PATCH",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update "
+            r"gs://b/out: cannot be written to: .*; {} needs storage\.objects\.update "
             r"on gs://b",
         ),
         (
             "DELETE",
-            r"--output gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete "
+            r"gs://b/out: cannot be written to: .*; {} needs storage\.objects\.delete "
             r"on gs://b",
         ),
     ],

@@ -959,8 +959,8 @@ def test_patterns_to_exclude_start_from_the_input(
     root = f"{tmp_path}/photos/"
     monkeypatch.chdir(tmp_path)
     (message,) = describe_misplaced(["photos/a*.jpg", "thumbs/**", "**/*.gif", "x/1.jpg"], root)
-    assert "`exclude=photos/a*.jpg`" in message
-    assert message.endswith("`exclude=a*.jpg`")
+    assert "`exclude='photos/a*.jpg'`" in message
+    assert message.endswith("`exclude='a*.jpg'`")
     monkeypatch.chdir(root)
     (message,) = describe_misplaced(["./a.jpg", "a.jpg", "none/**", f"{root}b.jpg"], root)
     assert message.endswith("`exclude=a.jpg`")
@@ -1037,7 +1037,7 @@ def test_patterns_to_exclude_that_match_nothing_are_told(tmp_path: Path) -> None
     for texts in (beam_tfr.plan(**given).warnings, beam_tfr.convert(**given).lines()):
         unused = [text for text in texts if "leaves out nothing" in text]
         patterns = [re.findall("exclude=([^`]*)`", text)[0] for text in unused]
-        assert patterns == ["**/*.gif", "thumbs"]
+        assert patterns == ["'**/*.gif'", "thumbs"]
 
 
 def test_folders_without_images_beside_others_are_told(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.layouts.unnamed_masks import FileKind
 from beam_tfr.options import ConvertOptions
 from beam_tfr.planning.survey import Survey
-from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.sources import open_source
 from beam_tfr.storage import Entry
 from tests.conftest import SAMPLE, Run

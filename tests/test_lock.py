@@ -369,5 +369,5 @@ def test_a_run_that_wrote_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["/proc/nothing/here", "/dev/null/out"])
 def test_a_folder_that_cannot_be_made(output: str) -> None:
-    with pytest.raises(UsageError, match=f"`output={output}`: cannot be written to: "):
+    with pytest.raises(UsageError, match=f"{output}: cannot be written to: "):
         lock.acquire_lock(output, "mine")

@@ -13,7 +13,8 @@ import pandas
 import pytest
 
 import beam_tfr as package
-from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables.lost_images import clear_files, describe_lost
 from beam_tfr.tables.paths import folder_around
 from tests.fake_gcs import FakeGcs

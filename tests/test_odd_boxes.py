@@ -82,7 +82,7 @@ def test_corners_in_files_of_yolo_are_told(tmp_path: Path, lines: list[str], is_
     (tmp_path / "labels" / "train" / "0.txt").write_text("\n".join(f"0 {line}" for line in lines))
     (tmp_path / "data.yaml").write_text("train: images/train\nnames: [cat]\n")
     table = {"table": f"{tmp_path}/data.yaml"}
-    assert bool(lines_about("`feature_columns=box:bbox[rel_xyxy]`", **table)) == is_told
+    assert bool(lines_about("`feature_columns='box:bbox[rel_xyxy]'`", **table)) == is_told
 
 
 @pytest.mark.parametrize(

@@ -390,7 +390,7 @@ EXCLUSIVE = [
     ),
     (
         ["--splits=a=1", "--layout={split}/*"],
-        "`splits=a=1`: cannot be combined with {split} in `layout={split}/*`; use one",
+        "`splits=a=1`: cannot be combined with {split} in `layout='{split}/*'`; use one",
     ),
     (
         ["--resize=shortest", "--image_size=256x224"],
@@ -422,7 +422,7 @@ EXCLUSIVE = [
     ),
     (
         ["--classes=c.txt", "--layout=*"],
-        "`classes=c.txt`: has no effect with `layout=*`, which has no {label}",
+        "`classes=c.txt`: has no effect with `layout='*'`, which has no {label}",
     ),
 ]
 

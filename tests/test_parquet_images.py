@@ -31,7 +31,8 @@ from beam_tfr.inputs import parquet, read_ahead, reading
 from beam_tfr.inputs.read_ahead import ReadAhead
 from beam_tfr.inputs.reading import read_embedded, read_image
 from beam_tfr.options import ConvertOptions
-from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError, RejectError, UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables.class_orders import warn_of_class_orders
 from beam_tfr.tables.finding import find_content, find_tables
 from beam_tfr.tables.formats import read_class_names, read_rows

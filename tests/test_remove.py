@@ -487,3 +487,20 @@ def test_the_image_that_a_copy_is_of_is_found_whatever_its_name(
     detail = copy_details.describe_copy(key, *classes)
     assert key in copy_details.list_kept(Reject("k", "Read", "duplicate", detail))
     assert copy_details.list_kept(Reject("k", "Read", "bad-value", detail)) == []
+
+
+def test_errors_name_the_folder_as_it_was_given(
+    finished: Path, beam_tfr: Command, tmp_path: Path
+) -> None:
+    within = beam_tfr("update", finished, "--input", finished)
+    told = f"beam-tfr update: --input {finished}/: is also the folder of the dataset; "
+    assert (within.code, within.err.startswith(told)) == (2, True), within.err
+    around = beam_tfr("update", finished, "--input", f"{tmp_path}/**/*")
+    told = f"--input {tmp_path}/**/*: also matches files of the dataset, {finished}: choose another"
+    assert (around.code, told in around.err) == (2, True), around.err
+    shutil.rmtree(finished / ".beam_tfr", ignore_errors=True)
+    (finished / ".beam_tfr").symlink_to(tmp_path)
+    for command in (["remove", finished, "--where", "label=hat"], ["update", finished]):
+        run = beam_tfr(*command)
+        told = f"beam-tfr {command[0]}: {finished}: contains a link, .beam_tfr, and files in its "
+        assert (run.code, told in run.err) == (2, True), run.err

@@ -101,7 +101,7 @@ FILES: dict[str, tuple[Any, list[Any], str]] = {
     "boxes by image": (
         {"a.jpg": [[1, 2, 3, 4]]},
         [{"path": "a.jpg", "box": [[1, 2, 3, 4]]}],
-        "`feature_columns=box:bbox[xyxy]`",
+        "`feature_columns='box:bbox[xyxy]'`",
     ),
     "objects of one image": (
         {"form": [{"box": [1, 2, 3, 4], "text": "hi"}]},

@@ -23,8 +23,9 @@ from beam_tfr.options.implied import may_hold_images
 from beam_tfr.options.table import from_values
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import FOOTER, frame, masked_crc
-from beam_tfr.schema.errors import BeamTfrError, spell_as_flags
+from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import BOXES, SIDES
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import FORMATS, read_rows
 from beam_tfr.tables.opening import open_tables
@@ -723,7 +724,7 @@ def test_boxes_of_the_object_detection_api(beam_tfr: Convert, tmp_path: Path) ->
     assert "split='train', boxes='xyxy')" in run.out
     assert (
         "--label_column image/object/class/text and --feature_columns "
-        "image/object/bbox:bbox[rel_xyxy]" in run.err
+        "'image/object/bbox:bbox[rel_xyxy]" in run.err
     )
     rows = package.contents(tmp_path / "d", "train").to_table().to_pylist()
     found = {row["key"][-1]: row for row in rows}
@@ -933,7 +934,7 @@ def test_boxes_without_classes_are_stored_or_told(tmp_path: Path, *, has_label: 
     options = ConvertOptions(table=(f"{tmp_path}/t.tfrecord",), output="/o")
     tables = open_tables(find_content(options))
     boxes = [feature.text for feature in tables.features]
-    cure = "`feature_columns=image/object/bbox:bbox[rel_xyxy]`"
+    cure = "`feature_columns='image/object/bbox:bbox[rel_xyxy]'`"
     assert boxes == ([] if has_label else ["bbox[rel_xyxy]"])
     assert bool(tables.options.label_column) == has_label
     assert cure in " ".join(tables.warnings)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import os
 import pickle
 import re
 import shlex
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import beam_tfr
 from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.schema.dataset import (
     ADJUSTMENTS,
@@ -30,7 +33,6 @@ from beam_tfr.schema.errors import (
     RejectError,
     RunError,
     UsageError,
-    spell_as_flags,
 )
 from beam_tfr.schema.items import (
     BATCH_BYTES,
@@ -44,6 +46,7 @@ from beam_tfr.schema.items import (
     batch_items,
 )
 from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
+from beam_tfr.schema.spelling import spell_as_flags, spell_option
 from beam_tfr.schema.untrusted import parse_json
 
 COUNTS = st.integers(0, 1 << 62)
@@ -324,11 +327,60 @@ def test_the_options_in_an_error_become_flags_on_the_command_line(
     assert spell_as_flags(str(error)) == f"--{option} {value}: has no effect without --{other}"
 
 
-@pytest.mark.parametrize("column", ["#path", "Image Index", "name (old)", "a;b", "label"])
-def test_names_of_columns_are_one_word_of_a_shell(column: str) -> None:
-    text = spell_as_flags(f"`uri_column={column}` reads them")
-    words = shlex.split(text.removesuffix(" reads them"), comments=True)
-    assert words == ["--uri_column", column]
+VALUES = st.text() | st.text("`'\"$();| \n\\=a{*") | st.text("a'", min_size=400, max_size=600)
+
+
+@given(OPTIONS, st.lists(VALUES, min_size=1, max_size=3))
+def test_the_values_that_messages_suggest_are_words_of_a_shell(
+    option: str, values: list[str]
+) -> None:
+    flag = spell_as_flags(f"{spell_option(option, *values)} reads them").removesuffix(" reads them")
+    text = "".join(values)
+    is_left_out = "`" in text or not text.isprintable() or len(flag) == len(f"--{option}")
+    assert shlex.split(flag, comments=True) == [f"--{option}", *([] if is_left_out else values)]
+    assert len(flag) <= len(f"--{option} ") + 500
+    assert is_left_out or "\n" not in flag
+
+
+@pytest.mark.parametrize(
+    ("value", "flag"),
+    [
+        ("path", "--uri_column path"),
+        ("Image Index", "--uri_column 'Image Index'"),
+        ("a'b", """--uri_column 'a'"'"'b'"""),
+        ("mask=../{path}.png", "--uri_column mask='../{path}.png'"),
+        ("a`b", "--uri_column"),
+        ("a\nb", "--uri_column"),
+        ("a" * 501, "--uri_column"),
+    ],
+)
+def test_how_values_are_quoted(value: str, flag: str) -> None:
+    assert spell_as_flags(f"give {spell_option('uri_column', value)}") == f"give {flag}"
+
+
+def test_a_name_that_looks_like_an_option_does_not_become_a_flag() -> None:
+    text = "class `layout=$(rm)` and `layout=a;b`, not `layout=a`"
+    assert spell_as_flags(text) == "class `layout=$(rm)` and `layout=a;b`, not --layout a"
+
+
+def test_a_backtick_in_the_value_of_a_wrong_option_is_escaped() -> None:
+    error = UsageError("has no rows", option="table", value="a`b.csv")
+    assert spell_as_flags(str(error)) == r"--table a\x60b.csv: has no rows"
+
+
+_WITH_VALUE = re.compile(r"`[a-z_\0]+=(?!\")[^`]*\0")  # \0 stands for a value
+
+
+def test_messages_suggest_values_by_spell_option_only() -> None:
+    found = []
+    for path in Path(beam_tfr.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "\0" for part in node.values
+                ]
+                found += [(path.name, match[0]) for match in _WITH_VALUE.finditer("".join(parts))]
+    assert sorted(name for name, _ in found) == ["errors.py", "spelling.py"], found
 
 
 SIZES_OF_VALUES = st.lists(

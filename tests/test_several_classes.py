@@ -15,6 +15,7 @@ import pytest
 from beam_tfr.features.cells import parse_list, split_cell
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 from beam_tfr.tables.rows import Tables
@@ -146,7 +147,7 @@ def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
 def test_a_class_that_is_made_up_of_others_is_told(names: Sequence[Any], separator: str) -> None:
     warnings = [*warn_of_several_classes(OPTIONS, names)]
     assert len(warnings) == bool(separator)
-    assert all(f"`label_separator={separator!r}`" in warning for warning in warnings)
+    assert all(spell_option("label_separator", separator) in warning for warning in warnings)
 
 
 def test_classes_of_many_parts_take_no_time_to_speak_of() -> None:
@@ -183,9 +184,9 @@ def test_lists_that_cannot_be_read_are_told_with_a_separator_too(tmp_path: Path)
         ([{"id": 1, "name": "cat"}] * 2, "`label_column=class.name`"),
         ([[{"x": 5, "labels": ["cat"]}]], "`label_column=class.labels`"),
         (['[{"x": 5, "labels": ["cat"]}]'] * 2, "COCO"),
-        ([[True, False], [False, True]], "`feature_columns=class:int64[]`"),
-        ([[1, 0, 0], [0, 1, 0]], "`feature_columns=class:int64[]`"),
-        ([[0.25, 0.75], [1, 0]], "`feature_columns=class:float[]`"),
+        ([[True, False], [False, True]], "`feature_columns='class:int64[]'`"),
+        ([[1, 0, 0], [0, 1, 0]], "`feature_columns='class:int64[]'`"),
+        ([[0.25, 0.75], [1, 0]], "`feature_columns='class:float[]'`"),
         ([{"cat": 1, "dog": 0.5}], "names of the classes"),
         ([[1.0, 2.0], [3.0, 2.0]], ""),
         ([[0, 1], [1, 0]], ""),
@@ -206,7 +207,7 @@ def test_cells_that_hold_no_classes_are_refused_with_what_to_do(
     with pytest.raises(UsageError) as error:
         opened(path)
     assert cure in str(error.value)
-    name, _, declaration = cure.strip("`").removeprefix("feature_columns=").partition(":")
+    name, _, declaration = cure.strip("`'").removeprefix("feature_columns='").partition(":")
     if declaration:
         options: Any = {"uri_column": "path", "feature_columns": {name: declaration}}
         refs = open_tables(find_content(ConvertOptions(table=(path,), output="/o", **options)))

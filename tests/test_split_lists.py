@@ -11,7 +11,7 @@ import pytest
 from beam_tfr.first_look import early_warnings
 from beam_tfr.inputs.split_lists import describe_split_lists
 from beam_tfr.options import ConvertOptions, from_values
-from beam_tfr.schema.errors import spell_as_flags
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.sources import open_source
 from tests.fake_gcs import FakeGcs
 

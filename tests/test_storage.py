@@ -484,7 +484,7 @@ def test_mistakes_on_gs(gcs: str, some_photos: Path, tmp_path: Path, beam_tfr: C
             photos,
             "gs://no-bucket/o",
             2,
-            f"--output gs://no-bucket/o: cannot be written to: {missing}",
+            f"gs://no-bucket/o: cannot be written to: {missing}",
         ),
     ]:
         run = beam_tfr("convert", "--input", source, "--output", output)

@@ -144,7 +144,7 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     )
     assert "limit:   a trial run of the first 2 in the order of --seed" in part.out
     same = beam_tfr("convert", "--input", "phone", "--output", "phone")
-    assert (same.code, "--output" in same.err, "is the folder of --input" in same.err) == (
+    assert (same.code, "--input" in same.err, "is also the folder of the dataset" in same.err) == (
         2,
         True,
         True,

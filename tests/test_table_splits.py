@@ -18,7 +18,8 @@ from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.layouts.split_names import split_of_folder, splits_of_file
 from beam_tfr.records import examples
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import UsageError, spell_as_flags
+from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables import first_rows, text_rows
 from beam_tfr.tables.rows import Tables
 from tests.archives import tarred

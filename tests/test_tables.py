@@ -30,8 +30,9 @@ from beam_tfr.features.registry import parse_column
 from beam_tfr.options import ConvertOptions, from_values
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import divide_by_hash, find_repeats, hash_key, number_keys
-from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import DataError, UsageError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables import declarations, first_rows
 from beam_tfr.tables.base import RowAtLine, name_row
 from beam_tfr.tables.finding import find_content
@@ -687,7 +688,7 @@ def test_features_that_look_like_coordinates(
         expected = (
             "features that look like coordinates are not adjusted when images are resized or "
             f"turned: {told}; declare boxes and their points, "
-            "such as --feature_columns box:bbox[xyxy],outline:points[xy]"
+            "such as --feature_columns 'box:bbox[xyxy],outline:points[xy]'"
         )
         assert [*map(spell_as_flags, warnings)] == [expected] * bool(told and resized)
 

@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
 
@@ -55,7 +56,7 @@ def test_a_column_of_splits_with_another_name(
         frame.to_parquet(path)
     lines = split_lines(path)
     assert len(lines) == is_told
-    assert all(f"`split_column={column}`" in line for line in lines)
+    assert all(spell_option("split_column", column) in line for line in lines)
     assert not split_lines(path, split_column=column)
     assert not split_lines(path, splits={"train": 1})
     assert not split_lines(path, label_column=column)

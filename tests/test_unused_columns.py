@@ -19,7 +19,8 @@ from beam_tfr import storage
 from beam_tfr.options import ConvertOptions
 from beam_tfr.records.examples import parse_example, serialize
 from beam_tfr.records.tfrecords import frame
-from beam_tfr.schema.errors import DataError, UsageError, spell_as_flags
+from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.tables import base, formats
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.opening import open_tables
@@ -223,7 +224,7 @@ def test_lists_of_boxes_are_told_without_a_class_too(tmp_path: Path, box: str) -
     table = tmp_path / "t.csv"
     table.write_text(f'path,bbox\n1.jpg,"{box}"\n')
     (line,) = unused_lines(table, uri_column="path")
-    assert "`feature_columns=bbox:bbox[xywh]`" in line
+    assert "`feature_columns='bbox:bbox[xywh]'`" in line
     table.write_text("path,bbox\n1.jpg,none\n")
     (line,) = unused_lines(table, uri_column="path")
     assert "bbox[xywh]" not in line

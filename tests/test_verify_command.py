@@ -110,7 +110,7 @@ def test_sources_that_changed_are_gone_or_new_are_named(
     )
     excluded = beam_tfr(*command, "--exclude", "**/one*", "nothing/**").out
     notes = [line for line in excluded.splitlines() if line.startswith("note: --exclude")]
-    assert [note.split()[2] for note in notes] == ["nothing/**"]
+    assert [note.split()[2] for note in notes] == ["'nothing/**'"]
 
 
 STRAYS = (

@@ -33,6 +33,7 @@ from beam_tfr.console.terminal import counted, silent_stderr
 from beam_tfr.options import ConvertOptions, add_arguments, default_threads
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
     dataset = read_manifest(folder)
     encoding = dataset.image_options.encoding
     if encoding not in IMAGE_ENCODINGS:
-        raise UsageError(f"{folder} holds no images (`encoding={encoding}`)")
+        raise UsageError(f"{folder} holds no images ({spell_option('encoding', encoding)})")
     split = _largest_split(dataset)
     paths = _list_images(parsed.input) if parsed.input else []
     with (

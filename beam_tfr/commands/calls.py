@@ -23,7 +23,8 @@ from beam_tfr.options import (
     suggest_name,
 )
 from beam_tfr.options.table import options_of
-from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError, spell_as_flags
+from beam_tfr.schema.errors import TRACEBACK_VARIABLE, UsageError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.schema.untrusted import describe_parse_error, quote
 
 if TYPE_CHECKING:
@@ -226,7 +227,8 @@ def print_json(values: Mapping[str, Any]) -> None:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Prints the result of a command, with options named as flags."""
-    print(spell_as_flags(printable(without_secrets("\n".join(lines)))))
+    for line in lines:
+        print(spell_as_flags(printable(without_secrets(line))))
 
 
 def save_sheet(sheet: Image, path: str) -> None:

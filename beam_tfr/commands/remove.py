@@ -18,22 +18,16 @@ the folder leave the images out. Source files are not touched.
 """
 
 import argparse
-import shlex
 from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.commands.calls import add_dataset, add_where, print_json, print_lines, show_run
-from beam_tfr.console.terminal import counted, printable
+from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.key_lists import read_hashes, read_keys
 from beam_tfr.schema.dataset import REMOVED_FILE
+from beam_tfr.schema.spelling import quote_word
 
 HELP = "take images down, and keep them out of later updates"
-_ON_GCS = (
-    "note:    versions and soft-deleted objects may still hold what was removed; "
-    "these commands list them:\n"
-    "         gcloud storage ls --all-versions {0}\n"
-    "         gcloud storage ls --soft-deleted {0}"
-)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +96,13 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     if result.lost_splits:
         lines.append(f"note:    {result.lost_splits}")
     if storage.is_gcs(result.folder):
-        lines.append(_ON_GCS.format(shlex.quote(f"{result.folder.rstrip('/')}/**")))
+        files = quote_word(f"{result.folder.rstrip('/')}/**", "DIR/**")
+        lines += [
+            "note:    versions and soft-deleted objects may still hold what was removed; these "
+            "commands list them:",
+            f"         gcloud storage ls --all-versions {files}",
+            f"         gcloud storage ls --soft-deleted {files}",
+        ]
     print_lines(lines)
     return 0
 
@@ -116,4 +116,4 @@ def _describe_copies(keys: Sequence[str]) -> Iterator[str]:
             "too:"
         )
     for key in keys:
-        yield f"  {printable(key)}".replace("\n", "\\n")
+        yield f"  {key}"

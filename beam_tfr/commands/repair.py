@@ -63,5 +63,5 @@ def _print_rebuilt(report: Report, rebuilt: Sequence[str]) -> None:
         print("nothing was rebuilt")
     foreign = [problem.file for problem in report.problems if problem.kind is ProblemKind.FOREIGN]
     if foreign:
-        names = join_texts([name.replace("\n", "\\n") for name in foreign])
+        names = join_texts(foreign)
         print(printable(f"left alone: {names}; move them out of the folder"))

@@ -69,8 +69,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
     is_clean = report.ok and absence.ok
     print_report(report, as_json=parsed.json, ok=is_clean, **absence.as_json())
     for trace in absence.traces[:_TRACES]:
-        name = trace.replace("\n", "\\n")
-        print_message(f"not removed: {name}")
+        print_message(f"not removed: {trace}")
     keys = absence.never_removed.keys
     if keys:
         print_message(

@@ -229,21 +229,21 @@ def _headline(title: str, dataset: Manifest) -> str:
 
 
 def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
-    """Yields a line for each difference in options, counts, boxes and class ids."""
-    text = describe_changes({"options": old.options}, {"options": new.options})
+    """Lists a line for each difference in options, counts, boxes and class ids."""
+    lines = describe_changes({"options": old.options}, {"options": new.options})
     after = _count_images(new)
     for field, before in _count_images(old).items():
         zeros = dict.fromkeys([*before, *after[field]], 0)
-        text += describe_changes({field: zeros | before}, {field: zeros | after[field]})
+        lines += describe_changes({field: zeros | before}, {field: zeros | after[field]})
     for name in ("boxes", "masks"):
         before_statistics = old.statistics.get(name)
         after_statistics = new.statistics.get(name)
         if before_statistics and after_statistics:
-            text += describe_changes({name: before_statistics}, {name: after_statistics})
+            lines += describe_changes({name: before_statistics}, {name: after_statistics})
     ids = describe_id_changes(old.class_names, new.class_names)
     if ids:
-        text += f"\n  class ids: {ids}"
-    return text.split("\n")[1:]
+        lines.append(f"  class ids: {ids}")
+    return lines
 
 
 def _count_images(dataset: Manifest) -> dict[str, dict[str, int]]:
@@ -269,4 +269,4 @@ def _describe_record(record: Mapping[str, Any]) -> str:
     elif old:
         changes = [f"{name} {describe_change(old[name], new[name])}" for name in old]
         text += f": {', '.join(changes)}"
-    return text.replace("\n", "\\n")
+    return text

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from beam_tfr.console.terminal import counted, own_stderr, printable, without_secrets
+from beam_tfr.console.terminal import as_message, counted, own_stderr, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,7 +108,7 @@ class _Lines:
         return f"{self._command}: {printable(describe(progress, noun, pace))}"
 
     def say(self, text: str) -> None:
-        self._print(f"{self._command}: {printable(text)}")
+        self._print(f"{self._command}: {text}")
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):
@@ -229,7 +229,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Prints a message on its own line."""
-        self._output.say(self._spell(without_secrets(text)))
+        self._output.say(self._spell(as_message(text)))
 
     def _measure(self, progress: Progress) -> Pace:
         """Passes the progress on to rich; returns the pace that rich computes."""

@@ -60,14 +60,12 @@ def own_stderr() -> Iterator[IO[str]]:
 
 
 def printable(text: str) -> str:
-    r"""Escapes invisible and control characters, such as "\u202e", but not line ends."""
-    return "".join(map(_escape, text))
+    r"""Escapes line ends, and invisible and control characters, such as "\u202e"."""
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
 def _escape(char: str) -> str:
-    if char.isprintable() or char == "\n":
-        return char
-    return char.encode("unicode_escape").decode()
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
 
 
 _SECRETS = re.compile(
@@ -79,6 +77,9 @@ _SECRETS = re.compile(
 )
 # Follows the path in a URL, except on gs://, where ? is a wildcard.
 _QUERY = re.compile(r"(?i)(?<![a-z])(?:https?|ftps?)://[^\s'`?#;]*+[?#;][^\s'`]*+")
+MOST_CHARACTERS = 500  # most characters shown of a value in a message
+_LONG_WORD = re.compile(rf"\S{{{MOST_CHARACTERS + 100},}}")  # leaves room for option and value
+_LONGEST_LINE = 5000  # most characters of a line of a message
 _LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # a job's project is not secret
 
 
@@ -90,6 +91,25 @@ def without_secrets(text: str) -> str:
     """
     masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
+
+
+def as_message(text: str) -> str:
+    """Returns a line of a message, which is safe to print and not too long.
+
+    Names and values in it may be anything: secrets are masked, control characters are escaped, and
+    the middle of a long word, such as a path, is left out.
+    """
+    line = _LONG_WORD.sub(lambda word: shorten(word[0]), without_secrets(text))
+    end = "…" if len(line) > _LONGEST_LINE else ""
+    return printable(f"{line[:_LONGEST_LINE]}{end}")
+
+
+def shorten(text: str) -> str:
+    """Leaves out the middle of a string if it is long."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -118,10 +138,10 @@ def silent_stderr() -> Iterator[None]:
             os.dup2(inherited, 2)
 
 
-def print_message(text: str) -> None:
-    """Prints a message to standard error, if it is still open."""
+def print_message(*lines: str) -> None:
+    """Prints the lines of a message to standard error, if it is still open."""
     with contextlib.suppress(OSError):
-        print(printable(without_secrets(text)), file=sys.stderr, flush=True)
+        print(*map(as_message, lines), sep="\n", file=sys.stderr, flush=True)
 
 
 class Printable:
@@ -132,7 +152,7 @@ class Printable:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return printable("\n".join(self.lines()))
+        return "\n".join(map(printable, self.lines()))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"

@@ -19,6 +19,7 @@ from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.schema.arguments import public
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.untrusted import quote
 
 DISTANCE = 31  # the default
@@ -172,7 +173,7 @@ class Duplicates(Printable):
             if image["distance"] is not None:
                 texts.append(counted(image["distance"], "bit"))
             described = ", ".join(filter(None, texts))
-            yield f"  {printable(str(image['key']))} ({described})".replace("\n", "\\n")
+            yield f"  {image['key']} ({described})"
         more = len(shown["images"]) - _SHOWN_IMAGES
         if more > 0:
             yield f"  and {more:,} more"
@@ -240,8 +241,8 @@ def check_distance(dataset: Manifest, distance: int | None) -> int | None:
         return DISTANCE if distance is None else distance
     if distance is not None:
         raise UsageError(
-            f"has no effect on {noun_of(encoding)} with `encoding={encoding}`, which have no "
-            "perceptual hashes: omit it to compare bytes",
+            f"has no effect on {noun_of(encoding)} with {spell_option('encoding', encoding)}, "
+            "which have no perceptual hashes: omit it to compare bytes",
             option="distance",
             value=quote(distance),
         )

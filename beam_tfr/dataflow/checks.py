@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from beam_tfr import storage
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 
 _REGION_VARIABLE = "CLOUDSDK_COMPUTE_REGION"  # a variable of gcloud
 _NEEDED = {"project": "my-project", "region": "europe-west4", "temp_location": "gs://BUCKET/tmp"}
@@ -46,7 +47,9 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
     google.region = google.region or os.environ.get(_REGION_VARIABLE)
     for name, example in _NEEDED.items():
         if not getattr(google, name):
-            raise UsageError(f"is required for Dataflow, such as `{name}={example}`", option=name)
+            raise UsageError(
+                f"is required for Dataflow, such as {spell_option(name, example)}", option=name
+            )
     _check_with_beam(beam_options)
     for name in _ON_GCS:
         _check_on_gcs(name, getattr(options, name))

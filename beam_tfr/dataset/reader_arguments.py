@@ -117,7 +117,7 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, one_hot: bool) -
     if dataset.feature_kinds.boxes is None:
         raise fail(
             f"{dataset.folder} has no boxes: convert its images with a column of boxes, such as "
-            "`feature_columns=box:bbox[xyxy]`"
+            "`feature_columns='box:bbox[xyxy]'`"
         )
     if one_hot and output != "dict":
         raise fail(

@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Collection, Container, Iterator, Mapping
 
+from beam_tfr.schema.spelling import spell_option
+
 # Comparing two names takes time proportional to the product of their lengths.
 _MOST_LETTERS = 60
 _MOST_COMPARED = 1_000  # names that one name is compared with
@@ -21,8 +23,8 @@ def describe_unused_renames(
     for old, new in renames.items():
         if old not in used:
             yield (
-                f"`rename={old}={new}` changes nothing: there is no class {old!r}"
-                f"{_suggest_name(old, {*classes} - {new})}"
+                f"{spell_option('rename', f'{old}={new}')} changes nothing: there is no class "
+                f"{old!r}{_suggest_name(old, {*classes} - {new})}"
             )
 
 
@@ -39,8 +41,8 @@ def describe_unused_allowances(
     for name in names:
         if name not in present:
             yield (
-                f"`allow_empty={name}` allows nothing: there is no class or split {name!r}"
-                f"{_suggest_name(name, present)}"
+                f"{spell_option('allow_empty', name)} allows nothing: there is no class or split "
+                f"{name!r}{_suggest_name(name, present)}"
             )
 
 

@@ -39,6 +39,7 @@ from google.protobuf import text_format
 from beam_tfr.engine import interrupt
 from beam_tfr.engine.processes import FORKS, ForkServer, StartedWorker, Worker
 from beam_tfr.schema.errors import MORE_ROOM, EngineError, UsageError, tells_starved
+from beam_tfr.schema.spelling import spell_option
 
 PROGRESS_REQUEST_S = 1.0
 END_S = 10.0
@@ -350,7 +351,7 @@ def _killed_worker_error(number: int, workers: int) -> EngineError:
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         cause = f"a worker process was killed ({name}), most likely because memory ran out"
-        fewer = f", with fewer workers: `direct_num_workers={workers // 2}`"
+        fewer = f", with fewer workers: {spell_option('direct_num_workers', workers // 2)}"
         return EngineError(cause, hint=fewer if workers > 1 else "")
     if number == signal.SIGTERM:
         return EngineError(f"a worker process was killed ({name})")

@@ -66,14 +66,14 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
     the engine itself.
     """
     if isinstance(error, BeamTfrError):
-        error.args = (re.sub(_WHILE, "", str(error)),)
+        error.args = tuple(re.sub(_WHILE, "", line) for line in error.args)
         return error
     text = _unquote(str(error))
     match = _OURS.search(text)
     if match:
         # Subclasses of DataError are not in `errors`.
         kind: type[BeamTfrError] = getattr(errors, match[1], errors.DataError)
-        return kind(match[2])
+        return kind(*match[2].split("\n"))
     cause = error if isinstance(error, EngineError) else _explain(error, text)
     cure = f"{cause.cure}, and " if cause.cure else ""
     return RunError(

@@ -14,6 +14,7 @@ from beam_tfr.exports.shard import ExportedShard
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.naming import parse_shard_names
+from beam_tfr.schema.spelling import quote_word, spell_option
 
 
 def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
@@ -225,15 +226,16 @@ def check_format(dataset: Manifest, form: str) -> None:
         raise UsageError(f"must be one of {names}", option="format", value=form)
     if form == "dali-index" and dataset.compression != "none":
         raise UsageError(
-            "needs uncompressed shards, as DALI does: run "
-            f"`beam-tfr update {dataset.folder} --compression none`, which copies the records",
+            "needs uncompressed shards, as DALI does: run `beam-tfr update "
+            f"{quote_word(dataset.folder, 'DIR')} --compression none`, which copies the records",
             option="format",
             value=form,
         )
     if EXPORT_FORMATS[form].needs_images and ENCODED not in dataset.features:
         encoding = dataset.options["encoding"]
         raise UsageError(
-            f"{dataset.folder} has no encoded images (`encoding={encoding}`): use `format=tfds`"
+            f"{dataset.folder} has no encoded images ({spell_option('encoding', encoding)}): use "
+            "`format=tfds`"
         )
     if EXPORT_FORMATS[form].needs_boxes and dataset.feature_kinds.boxes is None:
         raise UsageError(

@@ -179,7 +179,7 @@ class NameCheck:
         """
         problem = self._rules.find_problem(self._output, name) or self._find_conflict(name)
         if problem:
-            path = storage.join(self._output, name).replace("\n", "\\n")
+            path = storage.join(self._output, name)
             raise DataError(f"{path}: {problem}; {CURE}")
 
     def _find_conflict(self, name: str) -> str:

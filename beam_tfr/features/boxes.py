@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -44,6 +43,7 @@ from beam_tfr.schema.feature_names import (
     FeatureSpec,
 )
 from beam_tfr.schema.plan import Counts
+from beam_tfr.schema.spelling import spell_option
 
 BOXES_KEY = "boxes"  # in elements of readers, and in exported records
 CLASSES_KEY = "classes"
@@ -178,8 +178,7 @@ class Boxes(ColumnKind):
         if rest:
             cure = ""
             if isinstance(cell, str) and not any(map(str.isdigit, cell)):
-                word = shlex.quote(cell)
-                cure = f"; if this means no boxes, use `na_values={word:.60}`"
+                cure = f"; if this means no boxes, use {spell_option('na_values', cell)}"
             raise ValueError(f"{parts[-rest:]!r:.60} is not a box of four numbers{cure}")
         check_boxes(len(parts) // 4)
         return [parts[begin : begin + 4] for begin in range(0, len(parts), 4)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from beam_tfr.features.python_lists import parse_python_list
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.untrusted import parse_json
 
 MAX_VALUES = 2_000_000  # in a text row or cell; a value may take 80 bytes of memory
@@ -317,7 +318,7 @@ def cure_missing(cell: Any) -> str:
     """Suggests what to do about a cell that looks like a missing value; empty for other cells."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
-    return f"; `na_values={cell}` treats such cells as empty"
+    return f"; {spell_option('na_values', cell)} treats such cells as empty"
 
 
 def to_finite(cell: Any) -> float:

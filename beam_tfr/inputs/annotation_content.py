@@ -4,7 +4,6 @@ import contextlib
 import os
 import posixpath
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from beam_tfr.inputs.yolo_setups import (
 )
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
 from beam_tfr.schema.extensions import FORMAT_OF, may_describe_image
+from beam_tfr.schema.spelling import spell_option
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 # Extensions used by SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
@@ -162,7 +162,7 @@ def _name_table(extension: str, path: str, begin: bytes) -> _Description:
         )
     if extension == ".json" and _has_keys(begin, _FIFTYONE_KEYS, 2):
         return _Description(
-            f"{path} has FiftyOne labels: `table={shlex.quote(path)}` explains how to read them"
+            f"{path} has FiftyOne labels: {spell_option('table', path)} explains how to read them"
         )
     return _Description(f"{path} can be read with `table=`", path)
 

@@ -6,7 +6,6 @@ The annotations are next to the folder, or among the files that its listing skip
 import collections
 import itertools
 import posixpath
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from beam_tfr import storage
@@ -22,6 +21,7 @@ from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions, names_any_image
 from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.schema.differences import join_names
+from beam_tfr.schema.spelling import spell_option
 
 MOST_LOOKED_INTO = 5  # files with each extension
 _MOST_BESIDE_ARCHIVES = 1_000  # files
@@ -93,7 +93,7 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
                 return (
                     f"files next to archives, such as {path}, name images, but are not read: if "
                     "these images are in an archive, unpack it; then "
-                    f"`table={shlex.quote(path)}` reads this file, or explains how to"
+                    f"{spell_option('table', path)} reads this file, or explains how to"
                 )
     return ""
 

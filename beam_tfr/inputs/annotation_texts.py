@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.spelling import spell_option
 
 FIRST_LINES = 10  # lines of a text file to look at
 _MOST_CELLS = 50  # in a row
@@ -112,11 +113,14 @@ def _describe_files(begin: bytes) -> str:
     names = _name_files(columns)
     features = [f"{name}:pair" for name in names if name.startswith("image")]
     features.append("mask:mask")
-    label = next((f"`label_column={name}`, " for name in names if name.startswith("value")), "")
+    label = next(
+        (f"{spell_option('label_column', name)}, " for name in names if name.startswith("value")),
+        "",
+    )
     return (
         f"{start}: {_write_table(separator, names)}: read it with `table=`, `uri_column=path`, "
-        f"{label}and `feature_columns={','.join(features)}`; if the last images are no masks, but "
-        "belong to pairs, write other instead of mask, and other:pair"
+        f"{label}and {spell_option('feature_columns', ','.join(features))}; if the last images are "
+        "no masks, but belong to pairs, write other instead of mask, and other:pair"
     )
 
 
@@ -171,7 +175,7 @@ def _list_options(names: Sequence[str]) -> str:
             "`table=`; if the last two numbers are the width and height of a box, name the four "
             "columns x, y, w and h"
         )
-    return f"`table=`, `uri_column=path` and `label_column={names[1]}`"
+    return f"`table=`, `uri_column=path` and {spell_option('label_column', names[1])}"
 
 
 def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
@@ -296,7 +300,7 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
         "sep='#[0-9]+\\t', names=['path', 'caption'], dtype=str, quoting=3, engine='python')"
         ".groupby('path').caption.agg(list).reset_index()"
         ".to_json('table.jsonl', orient='records', lines=True) writes a table: read it with "
-        "`table=`, `uri_column=path` and `feature_columns=caption:bytes[]`",
+        "`table=`, `uri_column=path` and `feature_columns='caption:bytes[]'`",
     ),
     (
         _has_header,

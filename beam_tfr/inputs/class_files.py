@@ -10,6 +10,7 @@ from beam_tfr.inputs.patterns import read_lines
 from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import find_two_spellings
+from beam_tfr.schema.spelling import spell_option
 
 MOST_CLASSES = 250_000  # in a file; each takes 5 kB of memory in a run
 _NEEDS = "one class per line, or a dataset"
@@ -152,8 +153,8 @@ def _describe_doubt(path: str, names: Sequence[str]) -> str:
     for looks_so, meaning in _DOUBTS:
         if looks_so(names):
             return (
-                f"`classes={path}`: line 1, {names[0]!r:.60}, is the name of one class, with id "
-                f"0{meaning}"
+                f"{spell_option('classes', path)}: line 1, {names[0]!r:.60}, is the name of one "
+                f"class, with id 0{meaning}"
             )
     return ""
 

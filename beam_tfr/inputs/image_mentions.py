@@ -4,7 +4,6 @@ import collections
 import os
 import posixpath
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr.inputs.annotation_content import (
@@ -17,6 +16,7 @@ from beam_tfr.inputs.annotation_content import (
 )
 from beam_tfr.inputs.annotation_texts import FIRST_LINES, has_rows, list_row_starts
 from beam_tfr.schema.extensions import FORMAT_OF, has_image_name
+from beam_tfr.schema.spelling import spell_option
 
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
 _OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
@@ -58,7 +58,7 @@ class ImageMentions:
             if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
                 return (
                     f"{noun}, such as {path}, name images, but are not read: "
-                    f"`table={shlex.quote(path)}` reads this file, or explains how to"
+                    f"{spell_option('table', path)} reads this file, or explains how to"
                 )
             if extension == ".txt" and self._has_rows_about(read_begin(path)):
                 return (

@@ -61,7 +61,8 @@ def open_input_list(path: str | None) -> InputList:
             for expanded in expand_ranges([line], option="input_list"):
                 patterns.append(_read_pattern(start, expanded))
         except UsageError as error:
-            raise UsageError(f"`input_list={path}`: line {number}: {error}") from None
+            message = f"line {number}: {error}"
+            raise UsageError(message, option="input_list", value=path) from None
     note = ""
     if folder:
         note = f"paths in {path} are relative to its folder, {folder}, where the first files are"

@@ -16,6 +16,7 @@ from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_
 from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, NO_SPLIT, is_class_name
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.spelling import spell_option
 
 LABEL_RULE = (
     "it must be one line of UTF-8 text, without control characters or spaces at either end, of at "
@@ -99,8 +100,8 @@ class Labeler:
         if not split or split.startswith(DEFAULT_SPLIT):
             return ""
         return (
-            f"all images are in {root}, and go to {DEFAULT_SPLIT}: `splits={split}=1` puts them "
-            f"into {split}"
+            f"all images are in {root}, and go to {DEFAULT_SPLIT}: "
+            f"{spell_option('splits', f'{split}=1')} puts them into {split}"
         )
 
     def describe_list(self, input_list: str | None) -> str:
@@ -112,8 +113,8 @@ class Labeler:
             return ""
         split = min(splits)
         return (
-            f"the images listed in {input_list} go to {DEFAULT_SPLIT}: `splits={split}=1` puts "
-            f"them into {split}"
+            f"the images listed in {input_list} go to {DEFAULT_SPLIT}: "
+            f"{spell_option('splits', f'{split}=1')} puts them into {split}"
         )
 
     def _read_key(self, key: str) -> _PathValues:

@@ -6,7 +6,6 @@ import difflib
 import itertools
 import os
 import posixpath
-import shlex
 from collections.abc import Iterable, Mapping
 
 from beam_tfr import storage
@@ -16,6 +15,7 @@ from beam_tfr.inputs.skipped import describe_cures, describe_other_files
 from beam_tfr.records.tfrecords import HEADER_BYTES, begins_record
 from beam_tfr.schema.dataset import MANIFEST_FILE
 from beam_tfr.schema.extensions import is_junk
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 
 _MOST_LOOKED_AT = 20  # files that are tried to find out why a pattern matches nothing
@@ -56,7 +56,7 @@ def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
     tables = _suggest_tables(folder) if option == "input" else ""
     cures = dict.fromkeys([*describe_cures(kinds), *describe_other_files(kinds), tables])
     advice = "; ".join(filter(None, cures))
-    all_files = f"'{escape_pattern(folder)}**' matches all files"
+    all_files = f"{quote_word(f'{escape_pattern(folder)}**', 'FOLDER/**')} matches all files"
     advice = advice or f"{all_files}, if these are images without an extension"
     return f" below it with an image extension; {advice}"
 
@@ -65,11 +65,11 @@ def _describe_wildcards(pattern: str, option: str) -> str:
     """Suggests a fix for a pattern whose wildcards match nothing; may be empty."""
     literal = _escape_folders(pattern)
     if literal != pattern:
-        cure = f"`{option}={shlex.quote(literal)}`"
+        cure = spell_option(option, literal)
         return f"; put wildcard characters that belong to a name into brackets: {cure}"
     if option in OPTIONS_OF_IMAGES:
         folder = split_pattern(pattern, option=option)[0]
-        return f"; `{option}={shlex.quote(folder)}` includes all images below that folder"
+        return f"; {spell_option(option, folder)} includes all images below that folder"
     return ""
 
 
@@ -80,7 +80,10 @@ def _describe_path(path: str, option: str) -> str:
         return f"; {tables}"
     if posixpath.splitext(path)[1] and not storage.is_folder(path):
         return f"; there is no file with this name{_suggest_names(path)}"
-    return f"; name a file, or use a pattern for several, such as '{path}/*'"
+    return (
+        "; name a file, or use a pattern for several, such as "
+        f"{quote_word(f'{path}/*', 'FOLDER/*')}"
+    )
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
@@ -102,7 +105,7 @@ def suggest_dataset(folder: str) -> str:
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
-            return f"; this is a beam_tfr dataset: read it with `table={path}`"
+            return f"; this is a beam_tfr dataset: read it with {spell_option('table', path)}"
     return ""
 
 
@@ -143,7 +146,7 @@ def _suggest_tables(folder: str, *more: str) -> str:
     extension = min(folders_of, key=lambda name: extensions.index(name.lower()))
     inner_folders = folders_of[extension]
     inner = min(inner_folders) if len(inner_folders) == 1 else f"{folder.rstrip('/')}/**"
-    return f"there are tables in it: `table='{inner}/*{extension}'`"
+    return f"there are tables in it: {spell_option('table', f'{inner}/*{extension}')}"
 
 
 def _suggest_names(path: str) -> str:

@@ -3,9 +3,9 @@
 import itertools
 import posixpath
 import re
-import shlex
 
 from beam_tfr.inputs.annotation_texts import FIRST_LINES
+from beam_tfr.schema.spelling import quote_word
 
 _PIXEL = rb"\s*-?[0-9]+(?:\.0)?\s*"
 _BOM = b"\xef\xbb\xbf"
@@ -33,7 +33,7 @@ def has_outlined_words(begin: bytes) -> bool:
 def describe_outlined_words(path: str) -> str:
     """Describes a file with outlined words, and the command that makes a table of similar files."""
     folder, name = posixpath.split(path)
-    files = f"{shlex.quote(folder or '.')}/*{posixpath.splitext(name)[1]}"
+    files = f"{quote_word(folder or '.', 'FOLDER')}/*{quote_word(posixpath.splitext(name)[1], '')}"
     return (
         "has no header, but the corners of word outlines in an image, as in ICDAR: jq -nRc "
         '\'reduce inputs as $line ({}; .[input_filename] += [$line | ltrimstr("\\ufeff") | '

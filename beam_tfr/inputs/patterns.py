@@ -23,6 +23,7 @@ from beam_tfr import storage
 from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import IMAGE_NAME, JUNK
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import WILDCARD, escape_pattern
 
 OPTIONS_OF_IMAGES = ("input", "sources")  # their patterns may be folders and archives
@@ -102,7 +103,9 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     is_misplaced_folder = not rest and option not in OPTIONS_OF_IMAGES
     if slash < 0 or is_misplaced_folder:
         raise UsageError(
-            f"names no file; use '{pattern.rstrip('/')}/**'", option=option, value=pattern
+            f"names no file; use {quote_word(pattern.rstrip('/') + '/**', 'FOLDER/**')}",
+            option=option,
+            value=pattern,
         )
     return folder, rest
 
@@ -390,8 +393,9 @@ def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -
         is_told = bool(describe_misplaced([pattern], root))
         if number not in used and not is_told:
             messages.append(
-                f"`exclude={pattern}` leaves out nothing: no file matches it; patterns are "
-                f"relative to {root}, and `exclude='thumbs/**'` matches all files below a folder"
+                f"{spell_option('exclude', pattern)} leaves out nothing: no file matches it; "
+                f"patterns are relative to {root}, and `exclude='thumbs/**'` matches all files "
+                "below a folder"
             )
     return messages
 
@@ -415,8 +419,8 @@ def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
         if meant in (pattern, os.path.abspath(pattern)) or is_wild(first) or is_there:
             continue
         messages.append(
-            f"`exclude={pattern}` leaves out nothing, since patterns are relative to {root}: "
-            f"use `exclude={meant}`"
+            f"{spell_option('exclude', pattern)} leaves out nothing, since patterns are relative "
+            f"to {root}: use {spell_option('exclude', meant)}"
         )
     return messages
 

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import re
-import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,6 +21,7 @@ from beam_tfr.schema.extensions import (
     RAW,
     kind_of_name,
 )
+from beam_tfr.schema.spelling import spell_option
 
 PACKED_LABELS_CURE = (
     "give WebDataset tars as `table=` instead of `input=`; unpack other archives, and give "
@@ -366,7 +366,8 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
     if not number:
         return ""
     return (
-        f"other images there are skipped ({names}): `input={shlex.quote(root)}` includes all images"
+        f"other images there are skipped ({names}): {spell_option('input', root)} includes all "
+        "images"
     )
 
 

@@ -12,6 +12,7 @@ from beam_tfr.inputs.listing import PatternPart, list_parts, order_parts
 from beam_tfr.inputs.patterns import ARCHIVE
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.spelling import spell_option
 
 _CLASS = ".cls"
 _OTHERS = (".json", ".txt")
@@ -37,10 +38,9 @@ def check_webdataset(patterns: Sequence[str]) -> None:
         return
     name = _find_label(file)
     if name:
-        shown = " ".join(f"'{pattern}'" for pattern in tars)
         raise UsageError(
             f"{file.path} has files with data about each image, such as {name}, as in WebDataset: "
-            f"read them with `table={shown}`, or specify a `layout=`, such as "
+            f"read them with {spell_option('table', *tars)}, or specify a `layout=`, such as "
             "'{label}/*' if the names of the archives are the classes",
             option="input",
         )

@@ -282,4 +282,4 @@ def _describe_features(dataset: Manifest) -> dict[str, str]:
 
 
 def _inline(name: str) -> str:
-    return printable(name).replace("\n", "\\n")[:80]
+    return printable(name)[:80]

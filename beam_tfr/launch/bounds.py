@@ -19,7 +19,8 @@ from beam_tfr.console import process
 from beam_tfr.console.terminal import print_message
 from beam_tfr.options import ConvertOptions
 from beam_tfr.schema.differences import join_names, join_texts
-from beam_tfr.schema.errors import DataError, spell_as_flags
+from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.schema.untrusted import quote
 from beam_tfr.storage import opened
 

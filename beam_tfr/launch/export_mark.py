@@ -48,7 +48,7 @@ class ExportMark:
         changes = _describe_changes(content, self._made_from)
         if changes:
             raise UsageError(
-                f"{self._output} holds another export; choose an empty folder:{changes}"
+                f"{self._output} holds another export; choose an empty folder:", *changes
             )
         if not content.get("complete"):
             return False
@@ -56,7 +56,8 @@ class ExportMark:
         if changes:
             raise UsageError(
                 f"{self._output} has changed since the export was completed; choose an empty "
-                f"folder to export again:{changes}"
+                "folder to export again:",
+                *changes,
             )
         return True
 
@@ -104,6 +105,6 @@ class ExportMark:
                     )
 
 
-def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
     """Describes how a mark differs from the expected one; empty if it does not."""
     return differences.describe_changes({name: content.get(name) for name in expected}, expected)

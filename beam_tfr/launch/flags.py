@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from beam_tfr.engine.runs import LocalRun, PortableRun, Run, build_pipeline
 from beam_tfr.options import ConvertOptions, default_threads, suggest_name
 from beam_tfr.options.table import options_of
 from beam_tfr.schema.errors import UsageError, check_text
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.untrusted import quote
 
 # More threads would wait for each other: with codecs that sleep, 4 threads are 2.9 times as fast as
@@ -97,11 +97,12 @@ def _refuse_flag(
         hint = f"did you mean {long_flag}?"
     elif kind == "argument" and flag.endswith(".txt") and "--input_list" in ours:
         hint = (
-            f"--input_list accepts one list: `cat FIRST {shlex.quote(flag)} > all.txt` joins them"
+            f"--input_list accepts one list: `cat FIRST {quote_word(flag, 'SECOND')} > all.txt` "
+            "joins them"
         )
     elif kind == "argument" and not hint and "--input" in ours:
-        flags = zip(("--input", "--output"), unknown, strict=False)
-        texts = [f"{name} {shlex.quote(value)}" for name, value in flags]
+        flags = zip(("input", "output"), unknown, strict=False)
+        texts = [spell_option(name, value) for name, value in flags]
         hint = f"use a flag, such as {' '.join(texts)}"
     hint = hint or "--help-all lists ours; Beam's own are accepted too"
     return UsageError(f"{flag}: unknown {kind}; {hint}")

@@ -11,6 +11,7 @@ from beam_tfr.options.table import options_of
 from beam_tfr.planning.drafts import PlanSettings
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.renames import find_renamed, original_names, parse_renames
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.sources import Input
 
 NEEDS_IMAGES = "needs the images: specify `input=` or `table=` too"
@@ -25,7 +26,8 @@ def open_dataset(options: ConvertOptions, dataset: Manifest, changes: Mapping[st
     limit = dataset.options.get("limit")
     if limit is not None and options.seed != dataset.options["seed"]:
         raise UsageError(
-            f"selects other images, because the dataset has `limit={limit}`: {NEEDS_IMAGES}",
+            f"selects other images, because the dataset has {spell_option('limit', limit)}: "
+            f"{NEEDS_IMAGES}",
             option="seed",
             value=options.seed,
         )
@@ -85,7 +87,7 @@ def _check_unsettled(options: ConvertOptions, dataset: Manifest) -> None:
     before = dataset.options.get("duplicates", "report")
     if before not in ("report", options.duplicates):
         raise UsageError(
-            f"cannot undo `duplicates={before}` in {dataset.folder}: {NEEDS_IMAGES}",
+            f"cannot undo {spell_option('duplicates', before)} in {dataset.folder}: {NEEDS_IMAGES}",
             option="duplicates",
             value=options.duplicates,
         )

@@ -174,7 +174,8 @@ def _choose_repair(
     if changes:
         raise UsageError(
             "the dataset was made from a different input, or with different options (by beam_tfr "
-            f"{dataset.fields['tool_version']}, this is {__version__}):{changes}"
+            f"{dataset.fields['tool_version']}, this is {__version__}):",
+            *changes,
         )
     return functools.partial(Repair, options, source, dataset=dataset, broken=broken)
 

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +38,7 @@ from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import Reject
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.renames import find_renamed, parse_renames
+from beam_tfr.schema.spelling import quote_word
 from beam_tfr.tables.repeats import REPEATED_NOTE
 
 MAX_REJECTS = 100  # in a result
@@ -405,7 +405,7 @@ class Result(Printable):
         split = splits[0] if splits else "train"
         call = f"load({self.folder!r}, split={split!r}{self._describe_arguments()})"
         yield f"load:    from beam_tfr.reader import load; {split} = {call}"
-        folder = shlex.quote(self.folder)
+        folder = quote_word(self.folder, "DIR")
         yield f"look:    beam-tfr report {folder}"
         yield f"next:    beam-tfr verify {folder}"
 

@@ -33,6 +33,7 @@ from beam_tfr.options.run import UpdateOptions
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import CONTENTS_FOLDER, FIRST_FOLDER, SOURCES_FOLDER, WORK_FOLDER
 from beam_tfr.schema.errors import RunError, UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.sources import Input, open_source
 from beam_tfr.transforms.copies import FindCopies
 
@@ -262,8 +263,8 @@ def _check_same_copies(options: ConvertOptions, dataset: Manifest) -> None:
     if before != options.duplicates:
         raise UsageError(
             f"has no effect on the dataset in {dataset.folder}, which was made with "
-            f"`duplicates={before}`: use `beam-tfr update` to group or drop its copies, or "
-            "`overwrite=` to replace it",
+            f"{spell_option('duplicates', before)}: use `beam-tfr update` to group or drop its "
+            "copies, or `overwrite=` to replace it",
             option="duplicates",
             value=options.duplicates,
         )

@@ -18,6 +18,7 @@ from beam_tfr.layouts.split_names import (
     split_within,
 )
 from beam_tfr.schema.differences import common_start, join_names
+from beam_tfr.schema.spelling import spell_option
 
 _DIGITS = re.compile("[0-9]+")
 _NUMBER = re.compile("[0-9]{1,15}")
@@ -106,7 +107,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         rename = f", or rename folders that are classes of their own, such as {own_name}"
     return (
         f"the classes are {join_names(names)}: {what}; {_suggest_outer_classes(level, outer_names)}"
-        f"use `layout='{DEFAULT_LAYOUT}'`{rename}"
+        f"use {spell_option('layout', DEFAULT_LAYOUT)}{rename}"
     )
 
 
@@ -126,7 +127,7 @@ def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
         return ""
     layout = parse_layout("{label}/**").below(level)
     classes = join_names(sorted(names))
-    return f"if the classes are {classes} instead, use `layout='{layout}'`; otherwise "
+    return f"if the classes are {classes} instead, use {spell_option('layout', layout)}; otherwise "
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:
@@ -241,8 +242,8 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
     return (
         f"{counted(images, 'image')} in deeper folders than those of other classes, such as "
         f"{example.path}: class {inner_class!r}, not {outer_class!r}; "
-        f"`layout='{deep_layout}'` reads {read}; or move them, leave them out with `exclude=`, "
-        f"or name classes in a `table=`{_describe_merged(deep_folders)}"
+        f"{spell_option('layout', deep_layout)} reads {read}; or move them, leave them out with "
+        f"`exclude=`, or name classes in a `table=`{_describe_merged(deep_folders)}"
     )
 
 
@@ -324,4 +325,4 @@ def describe_only_class(classes: Sequence[str], layout: str) -> str:
     """
     if len(classes) != 1 or "{label}" not in layout or layout == DEFAULT_LAYOUT:
         return ""
-    return f"`layout={layout}` gives all images one class, {classes[0]}"
+    return f"{spell_option('layout', layout)} gives all images one class, {classes[0]}"

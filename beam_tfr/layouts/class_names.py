@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, is_split_word_or_short
+from beam_tfr.schema.spelling import spell_option
 
 _SEPARATORS = "-_ ."
 _BEGIN = re.compile(r"(?P<split>[A-Za-z]+)(?P<mark>[-_ .])(?P<rest>.+)", re.DOTALL)
@@ -52,7 +53,8 @@ def _describe_splits_in_names(classes: Sequence[str], layout: str) -> Iterator[s
         return
     cure = "write the split of each image into a column `split` of a `table=`"
     if layout.count("{label}") == 1 and "{split}" not in layout:
-        cure = f"`layout='{layout.replace('{label}', f'{{split}}{mark}{{label}}')}'` reads it"
+        with_split = layout.replace("{label}", f"{{split}}{mark}{{label}}")
+        cure = f"{spell_option('layout', with_split)} reads it"
     first = classes[0]
     rest = first.partition(mark)[2]
     twin = next((name for name in classes[1:] if name.partition(mark)[2] == rest), classes[-1])

@@ -34,7 +34,8 @@ from beam_tfr.layouts.split_names import are_different, find_split_folders, spli
 from beam_tfr.layouts.unnamed_masks import KindOf, is_unknown
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.wildcards import quote_pattern
+from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.wildcards import pattern_below
 
 _MOST_COUNTS = 20  # splits whose counts a message has
 _MOST_NAMES = 1_000  # file names that are inspected
@@ -79,10 +80,11 @@ def check_split_folders(
     unlabelled = describe_unlabelled(folders, layout, has_masks=bool(masks))
     pairs = "" if masks else describe_pair_folders(folders, names_in)
     raise UsageError(
-        f"folders have the names of splits, {counts}, but the default layout "
-        f"{DEFAULT_LAYOUT} ignores them; {_describe_cure(layout, keys, shares_option)}"
-        f"{_describe_outer_classes(layout, kept)}, or `layout='{DEFAULT_LAYOUT}'` to ignore them"
-        f"{describe_misnamed(kept, layout)}{unlabelled}"
+        f"folders have the names of splits, {counts}, but the default layout {DEFAULT_LAYOUT} "
+        "ignores them; "
+        f"{_describe_cure(layout, keys, shares_option)}"
+        f"{_describe_outer_classes(layout, kept)}, or {spell_option('layout', DEFAULT_LAYOUT)} to "
+        f"ignore them{describe_misnamed(kept, layout)}{unlabelled}"
         f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}{pairs and f'; {pairs}'}",
         option="input",
     )
@@ -124,7 +126,7 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
     named_classes = ""
     if "{label}" not in layout and layout.endswith("/*"):
         named_classes = _describe_named_classes(layout, keys, instead)
-    return named_classes or f"use `layout='{layout}'`{instead}"
+    return named_classes or f"use {spell_option('layout', layout)}{instead}"
 
 
 def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
@@ -144,7 +146,7 @@ def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
     if len(outer_classes) < 2 or any(map(IMAGES.fullmatch, outer_classes)):
         return ""
     kind = f"the classes {join_names(classes)}" if classes else "no classes"
-    return f" for {kind}, or `layout='{outer_layout}'` for {join_names(outer_classes)}"
+    return f" for {kind}, or {spell_option('layout', outer_layout)} for {join_names(outer_classes)}"
 
 
 def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
@@ -192,8 +194,8 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
         leaves_out += f" (so there is no split {join_names(lost_splits)})"
     example = os.path.basename(fit[0])
     return (
-        f"use `layout='{named_layout}'`{instead}, which reads classes from file names such as "
-        f"{example}{leaves_out}, or `layout='{layout}'` for no classes"
+        f"use {spell_option('layout', named_layout)}{instead}, which reads classes from file names "
+        f"such as {example}{leaves_out}, or {spell_option('layout', layout)} for no classes"
     )
 
 
@@ -219,10 +221,10 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
     text = ""
     if without:
         folders = sorted({*map(os.path.dirname, without)})
-        excluded = " ".join(quote_pattern(folder, "/*") for folder in folders)
+        excluded = [pattern_below(folder, "/*") for folder in folders]
         text = (
-            f", and `exclude={excluded}`, which leaves out images without a class, such as "
-            f"{without[0]}"
+            f", and {spell_option('exclude', *excluded)}, which leaves out images without a class, "
+            f"such as {without[0]}"
         )
     if rejected:
         text += (
@@ -257,8 +259,8 @@ def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
     examples = " and ".join(sorted(example_of.values())[:2])
     raise UsageError(
         f"all images are in one folder, {label}, and their names seem to contain classes, such "
-        f"as {examples}: use `layout='{layout}'`, or `layout='*'` for no classes, or "
-        f"`layout='{DEFAULT_LAYOUT}'` for the one class {label}",
+        f"as {examples}: use {spell_option('layout', layout)}, or `layout='*'` for no classes, or "
+        f"{spell_option('layout', DEFAULT_LAYOUT)} for the one class {label}",
         option="input",
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from beam_tfr.layouts.parsing import Layout, parse_layout
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 
 _WORDS = (
     "animal|case|clip|donor|film|lesion|movie|participant|patient|person|scene|sequence|series"
@@ -62,7 +63,7 @@ def describe_groups(keys: Collection[str], layout: Layout) -> str:
     fix = "write the groups into a column of a `table=`, and name it in `group_column=`"
     suggested = _find_layout(groups, layout)
     if suggested:
-        fix = f"`layout='{suggested}'` keeps each group in one split"
+        fix = f"{spell_option('layout', suggested)} keeps each group in one split"
     example = next(key for key, name in groups.items() if name == group)
     return (
         f"image names seem to contain groups: {number:,} of the first {len(keys):,} contain "

@@ -22,7 +22,8 @@ from beam_tfr.layouts.split_names import (
     split_of_folder,
 )
 from beam_tfr.schema.differences import join_names
-from beam_tfr.schema.wildcards import quote_pattern
+from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.wildcards import pattern_below
 
 _MOST_EXCLUDED = 3  # folders named in a message
 
@@ -84,14 +85,15 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int], splits: Colle
     name = min(images)
     if "{label}" not in layout:
         return (
-            f"all images are in folders named {name}: `layout='{layout}'` reads {name} as their "
-            "split"
+            f"all images are in folders named {name}: {spell_option('layout', layout)} reads "
+            f"{name} as their split"
         )
     number = sum(images.values())
     which = "all images" if number == sum(folders.values()) else counted(number, "image")
     return (
-        f"{which} in folders named {name} go to {join_names([*splits])}: `layout='{layout}'` "
-        f"reads {name} as their split, `layout='{DEFAULT_LAYOUT}'` confirms that it is not one"
+        f"{which} in folders named {name} go to {join_names([*splits])}: "
+        f"{spell_option('layout', layout)} reads {name} as their split, "
+        f"{spell_option('layout', DEFAULT_LAYOUT)} confirms that it is not one"
         f"{describe_misnamed(folders, layout)}"
     )
 
@@ -108,11 +110,11 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
             continue
         layout = parse_layout("{split}/{label}/**").below(subfolders.depth)
         others = sorted({*without, *(subfolders.names - {*splits})})[:_MOST_EXCLUDED]
-        excluded = " ".join(quote_pattern(f"{subfolders.start}{name}", "/*") for name in others)
+        excluded = [pattern_below(f"{subfolders.start}{name}", "/*") for name in others]
         return (
             f"{join_names(splits)} are named like splits, but all images go to {DEFAULT_SPLIT}, "
-            f"and {without[0]} is a class: `layout='{layout}'` reads them as splits, and "
-            f"`exclude={excluded}` leaves out folders without classes"
+            f"and {without[0]} is a class: {spell_option('layout', layout)} reads them as splits, "
+            f"and {spell_option('exclude', *excluded)} leaves out folders without classes"
         )
     return ""
 
@@ -129,9 +131,9 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
         others = join_names(sorted(subfolders.names - {*splits}))
         layout = spell_split(str(parse_layout("{split}/*").below(subfolders.depth)), splits)
         return (
-            f"{join_names(splits)} are classes, as is {others}: `layout='{layout}'` reads "
-            f"folders as splits; leave out folders that are not splits with "
-            f"`exclude=`, or use `layout='{DEFAULT_LAYOUT}'` if they are classes"
+            f"{join_names(splits)} are classes, as is {others}: {spell_option('layout', layout)} "
+            "reads folders as splits; leave out folders that are not splits with `exclude=`, or "
+            f"use {spell_option('layout', DEFAULT_LAYOUT)} if they are classes"
         )
     return ""
 
@@ -151,7 +153,7 @@ def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
             return (
                 f"images in {start}{unmarked.marked} go to {DEFAULT_SPLIT}, like those in "
                 f"{start}{unmarked.unmarked}: rename the latter to {unmarked.renamed}, and "
-                f"`layout='{layouts[0]}'` reads both as splits"
+                f"{spell_option('layout', layouts[0])} reads both as splits"
             )
     return ""
 

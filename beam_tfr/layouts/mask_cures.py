@@ -2,13 +2,13 @@
 
 import collections
 import posixpath
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.pair_paths import fill_path
-from beam_tfr.schema.wildcards import quote_pattern
+from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.wildcards import pattern_below
 
 _OPTIONAL = "[optional]"
 _MOST_FILES = 900  # in a folder, if all of its names are known
@@ -35,9 +35,11 @@ class MaskCure(NamedTuple):
 
     def describe(self) -> str:
         """Returns the options, for messages."""
-        folder = shlex.quote(f"DIR/{self.folder}")
-        source = f"`input={folder}` " if self.folder else ""
-        return f"{source}`pair={self.pair}='{self.path}'` `layout='{self.layout}'`"
+        pair = spell_option("pair", f"{self.pair}={self.path}")
+        options = f"{pair} {spell_option('layout', self.layout)}"
+        return (
+            f"{spell_option('input', f'DIR/{self.folder}')} {options}" if self.folder else options
+        )
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
         """Explains what happens to images without masks, and in other folders; may be empty.
@@ -62,8 +64,8 @@ class MaskCure(NamedTuple):
         text = ""
         if within and not self.path.endswith(_OPTIONAL):
             patterns = dict.fromkeys(self._exclude(within, mask_of))
-            quoted = [*patterns][:_MOST_PATTERNS]
-            text = f"; `exclude={' '.join(quoted)}` leaves out other folders"
+            excluded = [*patterns][:_MOST_PATTERNS]
+            text = f"; {spell_option('exclude', *excluded)} leaves out other folders"
             if not named_masks.issuperset(within):
                 text += f", and {_OPTIONAL} after the path keeps images without a mask"
         if elsewhere:
@@ -120,11 +122,11 @@ class MaskCure(NamedTuple):
         return mask_of
 
     def _exclude(self, unpaired: Sequence[str], paired: Iterable[str]) -> Iterator[str]:
-        """Yields quoted patterns for the files in folders without masks."""
+        """Yields patterns for the files in folders without masks."""
         paired_names = {*map(posixpath.basename, paired)}
         for folder in unpaired:
             name = posixpath.basename(folder)
             if name in paired_names:
-                yield quote_pattern(folder.removeprefix(self._start), "/*")
+                yield pattern_below(folder.removeprefix(self._start), "/*")
             else:
-                yield quote_pattern(name, "/*", "**/")
+                yield pattern_below(name, "/*", "**/")

@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from beam_tfr.layouts.unnamed_masks import (
     is_unknown,
 )
 from beam_tfr.schema.differences import common_start
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 
 # Names of image folders.
@@ -186,17 +186,20 @@ class MaskFolders(NamedTuple):
         if extension.lower() in LIKE_PHOTOS:
             text += ", made from the sources of these JPEGs, since JPEG changes values"
         if not cure.folder:
-            text += f"; `exclude='**/{self.masks}/*{extension}'` leaves out the old files"
+            text += (
+                f"; {spell_option('exclude', f'**/{self.masks}/*{extension}')} leaves out the old "
+                "files"
+            )
         return text
 
     def _cure_mark(self, mark: str) -> str:
         """Says how to rename masks whose names are image names with a mark inserted."""
-        folder = shlex.quote("/".join(filter(None, ["DIR", self.parent, self.masks])))
-        names = shlex.quote(f"*{escape_pattern(mark)}*")
+        folder = quote_word("/".join(filter(None, ["DIR", self.parent, self.masks])), "FOLDER")
+        names = quote_word(f"*{escape_pattern(mark)}*", "NAMES")
         script = """'mv -n "$1" "${1/"$2"/}"'"""
         return (
             f"whose names contain {mark}: find {folder} -name {names} -execdir bash -c {script} - "
-            f"{{}} {shlex.quote(mark)} \\; renames masks to match their images, and the "
+            f"{{}} {quote_word(mark, 'MARK')} \\; renames masks to match their images, and the "
             "next run says how to convert both together"
         )
 
@@ -211,8 +214,8 @@ class MaskFolders(NamedTuple):
         return (
             "but `pair=` accepts only one: merge the masks of an image into one PNG, such as one "
             f"with an object number per pixel; if it is {folder}/NAME.png, with the name of the "
-            f"image, `pair=mask='{path}'` `layout='*'` `exclude='**/{self.masks}/*'` converts both "
-            "together"
+            f"image, {spell_option('pair', f'mask={path}')} `layout='*'` "
+            f"{spell_option('exclude', f'**/{self.masks}/*')} converts both together"
         )
 
     def _have_several_masks(self, names_in: NamesIn) -> bool:

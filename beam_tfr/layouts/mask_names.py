@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.schema.extensions import EXTENSIONS
+from beam_tfr.schema.spelling import spell_option
 
 _MASKS = (
     "masks?|segm?s?|segmentations?|labels?|labelids|gt|ground_?truth|anno(?:tation)?s?|trimap"
@@ -57,7 +58,7 @@ class _Marked(NamedTuple):
         end = image.rpartition(".")[0].removeprefix(self.stem)
         field = "path" if self.mask.startswith("{}") else "stem"
         removed = f"%{end}" if end else ""
-        return f"{self.name}='{self.mask.replace('{}', f'{{{field}{removed}}}')}'"
+        return f"{self.name}={self.mask.replace('{}', f'{{{field}{removed}}}')}"
 
 
 class _MaskGroup:
@@ -140,7 +141,7 @@ class MaskNames:
         for key in keys:
             stem, _, extension = key.rpartition(".")
             if extension.lower() == "png" and stem in image_of:
-                self._add(f"*.{extension}", key, image_of[stem], f"mask='{{path}}.{extension}'")
+                self._add(f"*.{extension}", key, image_of[stem], f"mask={{path}}.{extension}")
                 yield image_of[stem]
 
     def _add(self, files: str, mask: str, image: str, pair: str) -> None:
@@ -172,8 +173,8 @@ class MaskNames:
             return f"{start}`pair=` accepts one {name} per image: {_cure_further(groups)}"
         unpacked = ", once archives are unpacked" if in_archives else ""
         text = (
-            f"{start}`pair={first.pair}` puts each into the record of its image{unpacked}, and "
-            f"`exclude='**/{first.files}'` leaves them out"
+            f"{start}{spell_option('pair', first.pair)} puts each into the record of its "
+            f"image{unpacked}, and {spell_option('exclude', f'**/{first.files}')} leaves them out"
         )
         if not self.num_further:
             return text
@@ -183,9 +184,10 @@ class MaskNames:
 
 def _cure_further(groups: Sequence[_MaskGroup]) -> str:
     """Says what to do about additional masks of an image."""
-    patterns = " ".join(f"'**/{group.files}'" for group in groups[:_MOST_PATTERNS])
+    patterns = [f"**/{group.files}" for group in groups[:_MOST_PATTERNS]]
     return (
-        f"merge all masks of an image into one file, or leave out others with `exclude={patterns}`"
+        "merge all masks of an image into one file, or leave out others with "
+        f"{spell_option('exclude', *patterns)}"
     )
 
 

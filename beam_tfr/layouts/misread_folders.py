@@ -8,7 +8,8 @@ from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name, parse_layout
 from beam_tfr.layouts.split_names import find_split_folders, splits_within
 from beam_tfr.schema.differences import join_names
-from beam_tfr.schema.wildcards import quote_pattern
+from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.wildcards import pattern_below
 
 _MOST_LEVELS = 4  # of folders around those of splits
 
@@ -65,16 +66,16 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
     sentences = [*filter(None, texts)]
     if not sentences:
         return ""
-    patterns = [quote_pattern(folder, "/*") for folder in rejected]
+    patterns = [pattern_below(folder, "/*") for folder in rejected]
     patterns += _exclude_other_splits(other_split_of, values_of)
-    patterns += [quote_pattern(folder, "/*") for folder in no_classes]
-    excluded = " ".join(dict.fromkeys(patterns))
+    patterns += [pattern_below(folder, "/*") for folder in no_classes]
+    excluded = spell_option("exclude", *dict.fromkeys(patterns))
     kept = folders.keys() - {*rejected, *other_split_of, *no_classes}
     text = f"; {', and '.join(sentences)}"
     if not kept:
         return text
     without_classes = _keep_lost_splits(folders, layout, kept)
-    return f"{text}: `exclude={excluded}` leaves them out{without_classes}"
+    return f"{text}: {excluded} leaves them out{without_classes}"
 
 
 def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> str:
@@ -98,8 +99,8 @@ def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> st
         splits = {values.get("split", "") for values in values_of.values()}
         if find_split_folders(splits).keys() == splits:
             return (
-                f", so there is no split {join_names(sorted(lost))}; `layout='{flat_layout}'` "
-                "keeps all images, without classes"
+                f", so there is no split {join_names(sorted(lost))}; "
+                f"{spell_option('layout', flat_layout)} keeps all images, without classes"
             )
     return ""
 
@@ -167,28 +168,29 @@ def _describe_beside_images(
         others.update(dict.fromkeys(numbers.keys() - {*named}))
     if not images:
         return ""
-    other_patterns = [quote_pattern(label, "/**", "**/") for label in sorted(others)]
+    without_labels = layout.replace("{label}", "*")
+    other_patterns = [pattern_below(label, "/**", "**/") for label in sorted(others)]
     text = (
         f"; the first layout reads {join_names(sorted(images))} as classes, along with "
         f"{join_names(sorted(others))}, which hold as many files: if the latter are masks or other "
-        f"data of the images, `layout='{layout.replace('{label}', '*')}'` "
-        f"`exclude={' '.join(other_patterns)}` converts the images alone"
+        f"data of the images, {spell_option('layout', without_labels)} "
+        f"{spell_option('exclude', *other_patterns)} converts the images alone"
     )
     if has_masks:
         return text
     image_patterns = [
-        quote_pattern(folder, "/*")
+        pattern_below(folder, "/*")
         for folder, values in values_of.items()
         if values.get("label", "") in images
     ]
     return (
-        f"{text}; if only these are classes, `exclude={' '.join(image_patterns)}` leaves out the "
-        "other images"
+        f"{text}; if only these are classes, {spell_option('exclude', *image_patterns)} leaves out "
+        "the other images"
     )
 
 
 def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
-    """Lists quoted patterns for folders that a layout mistakes for splits, and for no others.
+    """Lists patterns for folders that a layout mistakes for splits, and for no others.
 
     Args:
         split_of: image folder that is mistaken for a split -> that split.
@@ -201,9 +203,9 @@ def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -
     for folder, split in split_of.items():
         name = _name_with_split(folder, split)
         if name in kept_names:
-            patterns.append(quote_pattern(folder, "/*"))
+            patterns.append(pattern_below(folder, "/*"))
         else:
-            patterns.append(quote_pattern(name, "/**", "**/"))
+            patterns.append(pattern_below(name, "/**", "**/"))
     return patterns
 
 

@@ -2,7 +2,6 @@
 
 import collections
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from beam_tfr.layouts.mask_folders import is_of_masks, list_nothing
 from beam_tfr.layouts.name_pattern import NamePattern
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.extensions import stem_of_image
+from beam_tfr.schema.spelling import spell_option
 
 _WORD = (
     r"[hl][rq]|high|low|normal|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
@@ -256,5 +256,5 @@ def _describe_cure(pairs: Mapping[_Place, Sequence[_PairFolder]], names: Sequenc
     if not any(place.below for place in pairs):
         paths = sorted(f"DIR/{folder.path}" for group in pairs.values() for folder in group)
         layout = " without classes (`layout='*'`)"
-    inputs = join_texts([f"`input={shlex.quote(path)}`" for path in paths], separator=", ")
+    inputs = join_texts([spell_option("input", path) for path in paths], separator=", ")
     return f"make a dataset of each ({inputs}){layout}"

@@ -1,10 +1,10 @@
 """Finds pairs of photos in one folder, whose names differ in a word: GT_010.png, NOISY_010.png."""
 
 import collections
-import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr.layouts.pair_folders import JOINED, LEAST_PAIRED, WORD_IN_NAME
+from beam_tfr.schema.spelling import quote_word
 
 _MOST_WORDS = 4  # in a message
 
@@ -52,8 +52,9 @@ def _find_pairs(keys: Iterable[str]) -> list[dict[str, str]]:
 
 def _spell_command(words: Sequence[str]) -> str:
     """Says how to make an input of the photos whose names begin with each word."""
+    names = " ".join(quote_word(word, "WORD") for word in words)
     script = (
-        f'for n in {shlex.join(words)}; do find . -name "$n*" -type f | '
+        f'for n in {names}; do find . -name "$n*" -type f | '
         'tar cf "../$n.tar" --transform "s,/$n\\\\([^/]*\\\\)$,/\\\\1," -T -; done'
     )
     return (

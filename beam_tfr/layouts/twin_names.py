@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from beam_tfr.console.terminal import counted
 from beam_tfr.schema.extensions import FORMAT_OF, stem_of_image
+from beam_tfr.schema.spelling import spell_option
 
 _MAIN_FORMAT = "jpeg"
 _NO_PHOTOS = ("png", "gif", "ppm")  # these may be masks of JPEGs, which are reported elsewhere
@@ -28,8 +29,9 @@ def describe_twins(keys: Iterable[str]) -> str:
     extension = other.rpartition(".")[2]
     photos = counted(len(twins), "photo")
     return (
-        f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which count as "
-        f"two images, maybe in two splits: `exclude='**/*.{extension}'` leaves out the latter"
+        f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which count as two "
+        f"images, maybe in two splits: {spell_option('exclude', f'**/*.{extension}')} leaves out "
+        "the latter"
     )
 
 

@@ -27,6 +27,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.naming import NAME, SUFFIXES
 from beam_tfr.schema.number_ranges import expand_ranges
 from beam_tfr.schema.renames import parse_rename, parse_renames
+from beam_tfr.schema.spelling import spell_option
 
 MAX_LIMIT = 1_000_000  # for --limit; one worker holds a short key for each image
 MOST_FOLDS = 100
@@ -405,7 +406,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
                 self.refuse(name, "has no effect without `label_column=`")
             if self.layout and "{label}" not in self.layout:
                 self.refuse(
-                    name, f"has no effect with `layout={self.layout}`, which has no {{label}}"
+                    name,
+                    f"has no effect with {spell_option('layout', self.layout)}, which has no "
+                    "{label}",
                 )
         try:
             parse_renames(self.rename)
@@ -425,9 +428,9 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             return
         other = ""
         if "{split}" in self.layout:
-            other = f"{{split}} in `layout={self.layout}`"
+            other = f"{{split}} in {spell_option('layout', self.layout)}"
         elif self.column_of_splits:
-            other = f"`split_column={self.split_column}`"
+            other = spell_option("split_column", self.split_column)
         if other:
             self.refuse(self.shares_option, f"cannot be combined with {other}; use one of them")
 
@@ -441,7 +444,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         self.refuse(
             name,
             f"{given}: leave `{name}=` out to keep these splits, or add "
-            f"`split_column={NO_COLUMN}` to divide all rows again",
+            f"{spell_option('split_column', NO_COLUMN)} to divide all rows again",
         )
 
     def data_options(

@@ -12,6 +12,7 @@ from beam_tfr.options.groups import GROUPS, Group
 from beam_tfr.options.kinds import Kind
 from beam_tfr.schema.encodings import OTHER_ENCODINGS
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 
 DESTRUCTIVE = "overwrite"  # never suggested for a misspelled flag
 
@@ -187,7 +188,9 @@ class Checked:
 
     def refuse_beside(self, name: str, other: str, reason: str) -> NoReturn:
         """Raises the UsageError for an option that has no effect along with another."""
-        raise UsageError(f"`{name}=` has no effect with `{other}={getattr(self, other)}`: {reason}")
+        raise UsageError(
+            f"`{name}=` has no effect with {spell_option(other, getattr(self, other))}: {reason}"
+        )
 
     def set_option(self, name: str, value: object) -> None:
         """Sets an option."""

@@ -174,7 +174,7 @@ class TableOptions(Checked):
         for name in BOX_OPTIONS:
             if self.is_given(name):
                 self.refuse(
-                    name, "has no effect without boxes, such as `feature_columns=box:bbox[xyxy]`"
+                    name, "has no effect without boxes, such as `feature_columns='box:bbox[xyxy]'`"
                 )
 
     @property

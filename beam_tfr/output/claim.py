@@ -200,10 +200,8 @@ def _check_contents_folder(output: str) -> None:
     """
     if not storage.is_gcs(output) and storage.find(join(output, CONTENTS_FOLDER)):
         raise UsageError(
-            f"holds a file named {CONTENTS_FOLDER}, but needs a folder with that name; move the "
-            "file away",
-            option="output",
-            value=output,
+            f"{output}: holds a file named {CONTENTS_FOLDER}, but needs a folder with that name; "
+            "move the file away"
         )
 
 
@@ -231,7 +229,9 @@ def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
     fields = json.loads(canonical_json(plan.fields()))
     differences = describe_differences(present, plan, fields)
     return UsageError(
-        f"holds part of a dataset with different options:{differences}\n{_CURE}",
+        "holds part of a dataset with different options:",
+        *differences,
+        _CURE,
         option="output",
         value=output,
     )
@@ -261,8 +261,9 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
     differences = describe_differences(present, plan, fields)
     if differences:
         raise UsageError(
-            f"holds a dataset with different input or options:{differences}\n{_CURE}; `beam-tfr "
-            "update` copies unchanged records",
+            "holds a dataset with different input or options:",
+            *differences,
+            f"{_CURE}; `beam-tfr update` copies unchanged records",
             option="output",
             value=output,
         )
@@ -327,11 +328,9 @@ def check_room(output: str, plan: Plan) -> None:
     room = free + sum(entry.size_bytes for entry in written)
     if plan.num_bytes > room:
         raise RunError(
-            f"needs about {plan.num_bytes / 1e6:,.1f} MB, but its disk has {room / 1e6:,.1f} MB "
-            "available (this includes copies of images in Parquet files, and a replaced dataset "
-            "stays until the end); free disk space, or choose another folder",
-            option="output",
-            value=output,
+            f"{output}: needs about {plan.num_bytes / 1e6:,.1f} MB, but its disk has "
+            f"{room / 1e6:,.1f} MB available (this includes copies of images in Parquet files, and "
+            "a replaced dataset stays until the end); free disk space, or choose another folder"
         )
 
 

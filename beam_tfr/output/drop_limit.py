@@ -6,6 +6,7 @@ from typing import NamedTuple
 from beam_tfr.output.rejects import count_allowed
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.plan import Plan
+from beam_tfr.schema.spelling import spell_option
 
 _NEEDS_ALL = "An update needs the whole input, old and new images"
 
@@ -93,4 +94,4 @@ class DropLimit(NamedTuple):
 
     def _describe_allowed(self) -> str:
         allowed = count_allowed(self.max_removed, self.images)
-        return f"`max_removed={self.max_removed}` allows {allowed:,}"
+        return f"{spell_option('max_removed', self.max_removed)} allows {allowed:,}"

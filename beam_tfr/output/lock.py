@@ -130,16 +130,10 @@ def _explain_failures(output: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RunError(
-                f"{error.strerror}; free disk space and try again", option="output", value=output
-            ) from error
+            raise RunError(f"{output}: {error.strerror}; free disk space and try again") from error
         raise UsageError(
-            (
-                f"cannot be written to: {error.strerror or error}; choose a folder that you can "
-                "write to"
-            ),
-            option="output",
-            value=output,
+            f"{output}: cannot be written to: {error.strerror or error}; choose a folder that you "
+            "can write to"
         ) from error
 
 
@@ -154,10 +148,8 @@ def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
     for name in (WORK_FOLDER, SOURCES_FOLDER, CONTENTS_FOLDER):
         if storage.is_link(storage.join(output, name)):
             raise UsageError(
-                f"contains a link, {name}, and files in its target would be replaced and removed; "
-                "remove the link",
-                option="output",
-                value=output,
+                f"{output}: contains a link, {name}, and files in its target would be replaced and "
+                "removed; remove the link"
             )
     locks = _read_locks(output)
     living = _find_living(output, locks, job_state)

@@ -1,11 +1,11 @@
 """Describes how a plan differs from the plan of the dataset in its folder."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.differences import describe_changes, describe_id_changes
 from beam_tfr.schema.plan import Plan
+from beam_tfr.schema.spelling import spell_option
 
 _DIGESTS = ("input_digest", "generations")
 
@@ -26,7 +26,9 @@ class PresentDataset(NamedTuple):
     folder: str = ""
 
 
-def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
+def describe_differences(
+    present: PresentDataset, plan: Plan, fields: Mapping[str, Any]
+) -> list[str]:
     """Describes the differences between a dataset and a plan in indented lines; empty if equal.
 
     Args:
@@ -37,18 +39,18 @@ def describe_differences(present: PresentDataset, plan: Plan, fields: Mapping[st
     input_line = _describe_input(present, plan, fields)
     ids_line = _describe_class_ids(present.classes, plan.classes, present.folder)
     other_lines = describe_changes(_select_comparable(present.fields), _select_comparable(fields))
-    return input_line + ids_line + other_lines
+    return [*filter(None, [input_line, ids_line]), *other_lines]
 
 
 def _describe_input(present: PresentDataset, plan: Plan, fields: Mapping[str, Any]) -> str:
     if present.matched != plan.matched:
-        return f"\n  the input: {present.matched:,} {plan.noun} before, {plan.matched:,} now"
+        return f"  the input: {present.matched:,} {plan.noun} before, {plan.matched:,} now"
     if all(present.fields.get(name) == fields.get(name) for name in _DIGESTS):
         return ""
     if "layout" in plan.options:
-        return f"\n  the input: different or changed {plan.noun}"
+        return f"  the input: different or changed {plan.noun}"
     if present.fields["options"] == plan.options:  # other options may change how rows are read
-        return "\n  the input: different or changed rows"
+        return "  the input: different or changed rows"
     return ""
 
 
@@ -56,9 +58,9 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
     changes = describe_id_changes(old, new)
     if not changes:
         return ""
-    line = f"\n  the class ids: {changes}"
+    line = f"  the class ids: {changes}"
     if folder and list(old) != list(new[: len(old)]):
-        line += f" (add `classes={shlex.quote(folder)}` to keep the old ones)"
+        line += f" (add {spell_option('classes', folder)} to keep the old ones)"
     return line
 
 

@@ -20,6 +20,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import DUPLICATE, Reject
 from beam_tfr.schema.plan import Counts, Plan, sum_counts
+from beam_tfr.schema.spelling import spell_option
 
 MOST_SHOWN = 10  # rejects with the leading reason
 MOST_SHOWN_OF_OTHERS = 3  # rejects with each other reason
@@ -71,7 +72,8 @@ def _check_split(plan: Plan, split: str, counts: Counts) -> None:
         matched = plan.splits[split].matched
         raise DataError(
             f"split {split} would be empty: all of its {plan.noun} were rejected ({matched:,}). "
-            f"Fix one, leave them out of {plan.input_option}, or use `allow_empty={split}`"
+            f"Fix one, leave them out of {plan.input_option}, or use "
+            f"{spell_option('allow_empty', split)}"
         )
 
 
@@ -95,7 +97,7 @@ def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError
     advice = ", ".join(cures)
     return DataError(
         f"class {label} would be lost from split {split}: {cause}. "
-        f"{advice[0].upper()}{advice[1:]}, or use `allow_empty={label}`"
+        f"{advice[0].upper()}{advice[1:]}, or use {spell_option('allow_empty', label)}"
     )
 
 
@@ -173,7 +175,7 @@ def describe_excess(
         return ""
     reasons = _name_reasons(rejected)
     number = sum(rejected.values())
-    limit = f"`max_rejects={max_rejects}` allows {allowed:,}"
+    limit = f"{spell_option('max_rejects', max_rejects)} allows {allowed:,}"
     if max_rejects is None:
         limit = (
             f"and {allowed:,} of these {plan.matched:,} are allowed: 1% of the {plan.noun}, at "

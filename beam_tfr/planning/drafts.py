@@ -20,6 +20,7 @@ from beam_tfr.schema.extensions import FORMAT_OF, OTHER_FILES, has_image_name
 from beam_tfr.schema.naming import find_two_spellings
 from beam_tfr.schema.plan import Plan, SplitPlan, count_reject_shards
 from beam_tfr.schema.renames import original_names, parse_renames
+from beam_tfr.schema.spelling import spell_option
 
 DEFAULT_TARGET_BYTES = 100 << 20  # 100 MiB
 # A split gets at least one shard per this many images, up to this many shards, so that small
@@ -221,7 +222,7 @@ def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:
 def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
     """Builds the error for a table in which no row has a split."""
     names = [name for name in options if name.endswith("_column")]
-    columns = ", ".join(f"`{name}={options[name]}`" for name in names)
+    columns = ", ".join(spell_option(name, options[name]) for name in names)
     rows = survey.counts.total()
     return UsageError(
         f"none of the {rows} rows has a usable path, label and split ({columns}); "
@@ -256,8 +257,8 @@ def _describe_flat(name: str) -> str:
             "class, and {number} or * elsewhere, or a `table=` with the class of each"
         )
     return (
-        f"show where the names hold the class, as in `layout='{layout}'`; or use `layout='*'`, "
-        "for no classes, or a `table=`"
+        f"show where the names hold the class, as in {spell_option('layout', layout)}; or use "
+        "`layout='*'`, for no classes, or a `table=`"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.display import Progress, duration
-from beam_tfr.console.terminal import counted
+from beam_tfr.console.terminal import as_message, counted
 from beam_tfr.copies.summary import describe_sample
 from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.class_numbers import describe_class_numbers
@@ -169,7 +169,7 @@ def preview(
         seconds = estimate.seconds
         cpu_seconds = estimate.cpu_seconds
     with bounded_look(list_given(options)):
-        warnings = [
+        texts = [
             *_find_warnings(options, source, survey, listing, sample),
             *_describe_splits(plan, sample, listing),
             *_describe_class_options(options, source, plan, listing),
@@ -184,7 +184,7 @@ def preview(
         cpu_seconds=cpu_seconds,
         outcome=outcome.text,
         failure=failure,
-        warnings=warnings,
+        warnings=[*map(as_message, texts)],
     )
 
 

@@ -14,8 +14,8 @@ from beam_tfr.inputs.skipped import describe_skipped
 from beam_tfr.preview.sampling import ConvertedSample, Listing
 from beam_tfr.schema.dataset import ADJUSTMENTS, REJECT_REASONS, REMOVED_FILE
 from beam_tfr.schema.encodings import noun_of
-from beam_tfr.schema.errors import spell_as_flags
 from beam_tfr.schema.plan import Plan
+from beam_tfr.schema.spelling import spell_as_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,7 +89,8 @@ class Preview(Printable):
         if not self.failure:
             yield "look", "afterwards, beam-tfr report DIR shows the dataset on a page"
         action = self.failure or f"convert with the same options {self.outcome}"
-        yield "next", f"nothing was written; {action}"
+        for line in f"nothing was written; {action}".split("\n"):
+            yield "next", line
 
     def _describe_input(self) -> Iterator[tuple[str, str]]:
         """Yields lines about the listed files, and the expected rejects."""
@@ -145,5 +146,5 @@ class Preview(Printable):
         before = ""
         for title, text in self.facts():
             begin = "" if title == before else f"{title}:"
-            yield f"{begin:<11}" + text.replace("\n", "\n" + 11 * " ")
+            yield f"{begin:<11}" + text
             before = title

@@ -2,6 +2,7 @@
 
 from beam_tfr.reader.decode import Decoder
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 
 
 def check_output(decoder: Decoder, batch_size: int | None) -> None:
@@ -28,7 +29,7 @@ def check_output(decoder: Decoder, batch_size: int | None) -> None:
 
 def _check_without_images(decoder: Decoder) -> None:
     encoding = decoder.image.options.encoding
-    no_images = f"{decoder.dataset.folder} holds no images (`encoding={encoding}`)"
+    no_images = f"{decoder.dataset.folder} holds no images ({spell_option('encoding', encoding)})"
     if decoder.output not in ("dict", "raw_record"):
         raise UsageError(
             f'{no_images}: use "dict" or "raw_record"', option="output", value=decoder.output
@@ -49,7 +50,8 @@ def _check_sizes(decoder: Decoder, batch_size: int) -> None:
     if decoder.sizes is None:
         raise UsageError(
             f"the images of {decoder.dataset.folder} have different sizes "
-            f"(`resize={decoder.image.options.resize}`), but a batch needs images of equal size. "
+            f"({spell_option('resize', decoder.image.options.resize)}), but a batch needs images "
+            "of equal size. "
             'Pass `image_size=(height, width)` to load, or `sizes="padded"` or "ragged" along with '
             "`batch_size=`; or read single images; or convert with `resize=crop`, pad or stretch",
             option="batch_size",

@@ -44,7 +44,7 @@ from beam_tfr.reporting.unlike_looks import (
 )
 from beam_tfr.schema.dataset import ADJUSTMENTS, NO_SPLIT, sort_splits
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
-from beam_tfr.schema.errors import spell_as_flags
+from beam_tfr.schema.spelling import spell_as_flags
 from beam_tfr.version import __version__
 
 _MOST_CLUSTERS = 12  # clusters to show with pictures

@@ -230,7 +230,7 @@ def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
 
 def show_text(text: str) -> str:
     """Returns untrusted text on one line, shortened, and without invisible characters."""
-    line = printable(text.replace("\n", "\\n"))
+    line = printable(text)
     return line if len(line) <= MOST_TEXT else f"{line[:MOST_TEXT]}…"
 
 

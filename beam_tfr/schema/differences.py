@@ -11,10 +11,12 @@ _SHARED_CHARACTERS = 20  # characters shown before the first difference
 _Items = TypeVar("_Items", str, list[str])
 
 
-def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def describe_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Describes how JSON objects differ, in indented lines for the end of a message."""
-    lines = join_texts([*_describe_fields(old, new)], MOST_SHOWN, "\n  ")
-    return lines and f"\n  {lines}"
+    lines = [*_describe_fields(old, new)]
+    more = len(lines) - MOST_SHOWN
+    shown = [*lines[:MOST_SHOWN], f"and {more:,} more"] if more > 0 else lines
+    return [f"  {line}" for line in shown]
 
 
 def find_other_versions(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:

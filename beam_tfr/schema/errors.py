@@ -1,26 +1,17 @@
-"""Defines errors that users can act on, and the rejection of a single image.
-
-A message spells an option as `name=` or `name=value` in backticks, as in Python. The command line
-shows the same message with `--name` and `--name value` (`spell_as_flags`). The notation is plain
-text because only the message of an error comes back from a worker.
-"""
+"""Defines errors that users can act on, and the rejection of a single image."""
 
 import functools
 import operator
 import os
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from beam_tfr.console.terminal import printable, without_secrets
+from beam_tfr.console.terminal import as_message, printable, shorten, without_secrets
 from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
-_MOST_CHARACTERS = 500  # most characters shown of a value in a message
-_FOR_SHELL = re.compile(r"[\s#&();<>|$`]")  # characters with a meaning in shells
-_LONG_WORD = re.compile(rf"\S{{{_MOST_CHARACTERS + 100},}}")  # leaves room for option and value
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 RESUME = "run the same command again to resume from the finished shards"
@@ -29,46 +20,37 @@ RESUME = "run the same command again to resume from the finished shards"
 class BeamTfrError(Exception):
     """An error that the user can act on, shown without a stack trace.
 
-    Its message is safe to print: long words, such as paths, are cut to 500 characters.
+    Its message is safe to print: see `as_message`.
 
     Args:
-        message: what is wrong, what is allowed, and how to fix it.
+        lines: what is wrong, what is allowed, and how to fix it; mostly one line. Line ends in it
+            are escaped, since they can only be from names and values.
         option: the wrong option or argument, spelled as in Python; the message then begins with
             it.
-        value: the value of the option, cut to 500 characters; if None, the message names the option
+        value: the value of the option, cut if it is long; if None, the message names the option
             alone.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, option: str = "", value: object = None) -> None:
-        if option:
-            message = f"`{option}={_show_value(value)}`: {message}"
-        message = _LONG_WORD.sub(_shorten_word, without_secrets(message))
-        super().__init__(printable(message))
+    def __init__(self, *lines: str, option: str = "", value: object = None) -> None:
+        head = f"`{option}={_show_value(value)}`: " if option else ""
+        first, *rest = lines
+        super().__init__(*map(as_message, [f"{head}{first}", *rest]))
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
 
 
 def _show_value(value: object) -> str:
-    """Shows a value on one line; leaves out the middle of a long value."""
+    """Shows a value; leaves out the middle of a long one."""
     if value is None:
         return ""
     try:
         text = str(value)
     except Exception:  # noqa: BLE001 - the caller's class may raise anything
         text = quote(value)
-    return _shorten(text.replace("\n", "\\n"))
-
-
-def _shorten(text: str) -> str:
-    """Leaves out the middle of a string if it is long."""
-    if len(text) <= _MOST_CHARACTERS:
-        return text
-    half = _MOST_CHARACTERS // 2
-    return f"{text[:half]}…{text[-half:]}"
-
-
-def _shorten_word(word: re.Match[str]) -> str:
-    return _shorten(word[0])
+    return shorten(printable(text).replace("`", r"\x60"))  # which would end the option
 
 
 class UsageError(BeamTfrError, ValueError):
@@ -117,48 +99,6 @@ class EngineError(Exception):
         self.cause = cause
         self.cure = cure
         self.hint = hint
-
-
-def spell_as_flags(message: str) -> str:
-    """Spells the options in an error message as command-line flags.
-
-    A path, which has no flag, stays as it is.
-    """
-    message = re.sub(r"^`path=([^`]*)`", r"\1", message)
-    return re.sub(r"`([a-z][a-z0-9_]*)=([^`]*)`", _spell_flag, message)
-
-
-def _spell_flag(match: re.Match[str]) -> str:
-    """Spells an option and its value as a flag; quotes values that need it in a shell."""
-    name, value = match.groups()
-    names_columns = name.endswith(("_column", "_columns"))
-    is_quoted = value.startswith(("'", '"'))
-    if names_columns and not is_quoted and _FOR_SHELL.search(value):
-        value = shlex.quote(value)
-    elif _has_commands(value):
-        begin, _, rest = value.partition("'")
-        middle, _, end = rest.rpartition("'")
-        value = shlex.quote(f"{begin}{middle}{end}")
-    return f"--{name} {value}".rstrip()
-
-
-def _has_commands(value: str) -> bool:
-    """Whether a shell would find more than words in a value, such as `'a';ls;'b'`.
-
-    The names of files and columns, which may be anything, can end the quotes around them.
-    """
-    if '"' in value and "$" in value:  # shells evaluate $(…) between double quotes
-        return True
-    if "\n" in value or "\r" in value:  # a line break ends a command
-        return True
-    lexer = shlex.shlex(value, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        words = [*lexer]
-    except ValueError:  # a quote is open
-        return True
-    return any(not word.strip("();<>|&") for word in words)
 
 
 def describe_os_error(error: OSError) -> str:

@@ -1,7 +1,6 @@
 """Spells paths within patterns, for options and messages."""
 
 import re
-import shlex
 
 WILDCARD = re.compile(r"[*?\[{]")
 
@@ -11,12 +10,12 @@ def escape_pattern(path: str) -> str:
     return WILDCARD.sub(lambda char: f"[{char[0]}]", path)
 
 
-def quote_pattern(path: str, rest: str, start: str = "") -> str:
-    """Quotes the pattern of files below a path for a shell: `'a [[]1]/*'` for `a [1]`.
+def pattern_below(path: str, rest: str, start: str = "") -> str:
+    """Returns the pattern of files below a path: `a [[]1]/*` for `a [1]`.
 
     Args:
         path: the path of a folder, or its name.
         rest: the rest of the pattern, such as `/*`.
         start: the beginning of the pattern, such as `**/`.
     """
-    return shlex.quote(f"{start}{escape_pattern(path)}{rest}")
+    return f"{start}{escape_pattern(path)}{rest}"

@@ -7,6 +7,7 @@ from typing import Any
 from beam_tfr.features.box_formats import RELATIVE, is_relative
 from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.registry import find_boxes, parse_columns
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.box_shares import are_centers, guess_form, read_quads
 from beam_tfr.tables.content import TableContent
@@ -43,7 +44,7 @@ def check_shares(
         content.files[0],
         f"column {boxes.name!r} as {boxes.text}: no box in the first rows, such as {quads[0]}, has "
         f"a number as large as {_LEAST_PIXELS}, so these are fractions of the image size, not "
-        f"pixels: give `feature_columns='{boxes.name}:{declaration}'`",
+        f"pixels: give {spell_option('feature_columns', f'{boxes.name}:{declaration}')}",
     )
 
 
@@ -58,7 +59,7 @@ def warn_of_centers(
     yield (
         f"boxes in column {boxes.name!r} extend beyond their images as {boxes.text}, but all boxes "
         "in the first rows are inside if their first two numbers are centers: if so, give "
-        f"`feature_columns='{boxes.name}:{declaration}'`"
+        f"{spell_option('feature_columns', f'{boxes.name}:{declaration}')}"
     )
 
 

@@ -16,6 +16,7 @@ from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import BeamTfrError
 from beam_tfr.schema.feature_names import SOURCE_WIDTH
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.box_names import (
     BOX,
@@ -84,8 +85,11 @@ class _Found(NamedTuple):
     def cure(self) -> str:
         """The advice on how to keep the columns as they are."""
         if self.objects:
-            return f"`feature_columns={self.objects.column}:bytes` stores the objects as text"
-        return f"`feature_columns={self.boxes.sides[0]}` keeps each row separate"
+            return (
+                f"{spell_option('feature_columns', f'{self.objects.column}:bytes')} stores the "
+                "objects as text"
+            )
+        return f"{spell_option('feature_columns', self.boxes.sides[0])} keeps each row separate"
 
 
 def imply_boxes(options: ConvertOptions, path: str, columns: Sequence[str]) -> ImpliedOptions:
@@ -137,7 +141,8 @@ def _check_corners(options: ConvertOptions, path: str, columns: Sequence[str]) -
         f"columns {join_names([*corners['x'], *corners['y']])} are the corners of quadrangles, but "
         "only the boxes around these can be stored: write the boxes; with pandas: "
         f'table["xmin"] = table[{xs}].min(axis=1), table["xmax"] = table[{xs}].max(axis=1), and '
-        f"likewise for y; `feature_columns={corners['x'][0]}` stores columns as a number per row",
+        f"likewise for y; {spell_option('feature_columns', corners['x'][0])} stores columns as a "
+        "number per row",
     )
 
 
@@ -185,11 +190,11 @@ def _warn_of_possible_boxes(
         file = find_name(FILES, by_plain_name(columns))
         images = "`uri_column=` names the column of images"
         if file:
-            images = f"`uri_column={file}` reads the images"
+            images = f"{spell_option('uri_column', file)} reads the images"
         yield (
             f"{path} has columns that look like boxes, {shown}, but each row becomes a record "
-            f"without its image: {images}, and `feature_columns='{declaration}'` stores the boxes "
-            "if this is their form"
+            f"without its image: {images}, and {spell_option('feature_columns', declaration)} "
+            "stores the boxes if this is their form"
         )
 
 
@@ -253,8 +258,10 @@ def _set_implied(
         found: the columns of the table.
     """
     selected = {name: value for name, value in implied.items() if value}
-    texts = [f"`{name}={value}`" for name, value in selected.items() if name != "feature_columns"]
-    texts.append(f"`feature_columns={box}:{implied['feature_columns'][box]}`")
+    texts = [
+        spell_option(name, value) for name, value in selected.items() if name != "feature_columns"
+    ]
+    texts.append(spell_option("feature_columns", f"{box}:{implied['feature_columns'][box]}"))
     others = ""
     if not options.label_column and "label_column" not in selected:
         others = "; boxes have no classes unless `label_column=` names their column"

@@ -7,12 +7,12 @@ Examples are tables from SageMaker Ground Truth (`"annotations": [{"left": 5, "t
 import itertools
 import json
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.spelling import quote_word
 from beam_tfr.tables.box_names import (
     CLASSES,
     FILES,
@@ -82,7 +82,8 @@ def describe_class_map(path: str, label: str, names: str) -> str:
     named = f"{folder}/named-{name.partition('.')[0]}.jsonl"  # never overwrite the table itself
     return (
         f"classes in {label} are numbers, and their names are in {names}: jq -c "
-        f"{shlex.quote(program)} {shlex.quote(path)} > {shlex.quote(named)} writes a table with "
+        f"{quote_word(program, 'FILTER')} {quote_word(path, 'TABLE')} > "
+        f"{quote_word(named, 'NAMED.jsonl')} writes a table with "
         "these names"
     )
 

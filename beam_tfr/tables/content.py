@@ -12,6 +12,7 @@ from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.annotations.labelbox import describe_labelbox
 from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_error
 from beam_tfr.tables.box_columns import imply_boxes
@@ -167,13 +168,13 @@ def _warn_of_unused(options: ConvertOptions, path: str, columns: Collection[str]
     if image and image not in features and options.are_rows and options.has_implied_encoding:
         yield (
             f"column {image!r}, which may hold images, is not stored: name it as "
-            f"`uri_column={image}`, or give `encoding=row` for rows without images"
+            f"{spell_option('uri_column', image)}, or give `encoding=row` for rows without images"
         )
     label = _find_first(_LABELS, columns)
     if label and label not in features and not options.label_column:
         yield (
             f"column {label!r}, which may hold classes, is not stored: name it as "
-            f"`label_column={label}`"
+            f"{spell_option('label_column', label)}"
         )
 
 
@@ -190,13 +191,13 @@ def _imply_images(
         raise table_error(
             files[0],
             f"no column has a known name for images ({', '.join(_IMAGES)}); the columns are: "
-            f"{list_columns(columns)}; name the column of images, such as `uri_column={likely}`, "
-            "or give `encoding=row` if rows become the records"
-            f"{describe_columns(files[0])}",
+            f"{list_columns(columns)}; name the column of images, such as "
+            f"{spell_option('uri_column', likely)}, or give `encoding=row` if rows become the "
+            f"records{describe_columns(files[0])}",
         )
     implied: dict[str, Any] = {"uri_column": image, **_imply_labels(options, columns)}
     selected = select_implied(options, implied)
-    texts = [f"`{name}={value}`" for name, value in selected.items() if value]
+    texts = [spell_option(name, value) for name, value in selected.items() if value]
     warning = f"the first rows of {options.table[0]} imply {' and '.join(texts)}"
     implies_features = selected.get("feature_columns", "").startswith(BOXES)
     options = dataclasses.replace(options, **selected)
@@ -247,8 +248,8 @@ def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequenc
     if image:
         options.refuse(
             "encoding",
-            f"is for images, but no option names their column: `uri_column={image}` does, and "
-            "`encoding=row` makes rows the records",
+            "is for images, but no option names their column: "
+            f"{spell_option('uri_column', image)} does, and `encoding=row` makes rows the records",
         )
 
 

@@ -20,6 +20,7 @@ from beam_tfr.options.implied import (
 from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import SOURCE_SIDES
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import (
     ObjectFormat,
     check_columns,
@@ -179,7 +180,7 @@ def _check_names(content: TableContent, names: Iterable[str]) -> None:
             continue
         cure = "rename the column"
         if not options.uri_column:
-            cure += f", or, if it names images, give `uri_column={name}`"
+            cure += f", or, if it names images, give {spell_option('uri_column', name)}"
         problem = f"records or readers already have a feature with this name; {cure}"
         if name in (options.feature_columns or ()):
             raise UsageError(problem, option="feature_columns", value=name)
@@ -283,11 +284,12 @@ def _parse_or_infer(
     except ValueError as error:
         others = f"{KNOWN}," if takes_all(content.options) else ""
         boxes = cure_box_field(content, [name])
+        as_text = spell_option("feature_columns", f"{others}{name}:bytes")
         raise table_error(
             path,
             f"column {name!r} {error} in the first rows, so it cannot be a feature; "
-            f"{_suggest_images(content)}{boxes and f'{boxes}; '}"
-            f"`feature_columns='{others}{name}:bytes'` stores it as text; {_CHOICE}",
+            f"{_suggest_images(content)}{boxes and f'{boxes}; '}{as_text} stores it as text; "
+            f"{_CHOICE}",
         ) from None
 
 
@@ -314,7 +316,9 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
         )
     if _is_bad(cell) or isinstance(problem, UntypedCellError):
         return ""
-    cure = f"; give another type, `feature_columns={feature.name}:TYPE`, {_CHOICE}"
+    cure = (
+        f"; give another type, {spell_option('feature_columns', f'{feature.name}:TYPE')}, {_CHOICE}"
+    )
     if feature.may_be_bad:
         cure += ", or leave out boxes without area with `bad_boxes=drop`"
     return cure

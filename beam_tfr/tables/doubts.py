@@ -5,7 +5,6 @@ import itertools
 import os
 import posixpath
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -17,6 +16,7 @@ from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.coordinates import find_coordinates
 from beam_tfr.tables.dialects import DECIMAL_COMMA
@@ -55,8 +55,8 @@ def warn_of_numbers_as_classes(
         yield (
             f"column {column!r} has {num_rows:,} different numbers in the first {num_rows:,} rows, "
             "each of which becomes a class; if they are values to predict, make them a feature: "
-            f"`feature_columns={column}:float` instead of `label_column=`; readers return it in "
-            f"place of labels with target={column!r}"
+            f"{spell_option('feature_columns', f'{column}:float')} instead of `label_column=`; "
+            f"readers return it in place of labels with target={column!r}"
         )
 
 
@@ -66,11 +66,10 @@ def warn_of_paths_as_classes(options: ConvertOptions, names: Iterable[Any]) -> I
     if not options.uri_column or not texts or not all(map(_FILE_PATH.fullmatch, texts)):
         return
     column = options.label_column
-    mask = shlex.quote(f"{column}:mask")
     yield (
         f"column {column!r} has paths as classes, such as {texts[0]:.100}; without "
-        f"`label_column=`, `feature_columns={mask}` stores PNGs at these paths as masks; boxes "
-        "and classes in label files need a `table=` of their own"
+        f"`label_column=`, {spell_option('feature_columns', f'{column}:mask')} stores PNGs at "
+        "these paths as masks; boxes and classes in label files need a `table=` of their own"
     )
 
 
@@ -92,7 +91,10 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
         return
     shown = join_names(folders)
     if is_tar:
-        cure = f"`input={content.files[0]}` instead of `table=` uses the folders as classes"
+        cure = (
+            f"{spell_option('input', content.files[0])} instead of `table=` uses the folders as "
+            "classes"
+        )
     else:
         cure = "`input_list=`, with a file of their full paths, uses the folders as classes"
     yield f"images are in several folders, {shown}, but nothing names their classes: {cure}"
@@ -256,7 +258,8 @@ def _describe_numbers(column: str, texts: Set[str]) -> str:
     shown = join_names([f"{text:.30}" for text in others])
     return (
         f", but is stored as text because of {shown}; `na_values=` lists values that stand for a "
-        f"missing one, and `feature_columns={column}:float` rejects rows with any other text"
+        f"missing one, and {spell_option('feature_columns', f'{column}:float')} rejects rows with "
+        "any other text"
     )
 
 
@@ -292,7 +295,7 @@ def warn_of_coordinates(options: ConvertOptions, features: Sequence[ColumnKind])
         yield (
             "features that look like coordinates are not adjusted when images are resized or "
             f"turned: {join_texts(coordinates)}; declare boxes and their points, such as "
-            "`feature_columns=box:bbox[xyxy],outline:points[xy]`"
+            "`feature_columns='box:bbox[xyxy],outline:points[xy]'`"
         )
 
 

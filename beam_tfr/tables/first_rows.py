@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from beam_tfr.options.implied import (
     may_hold_images,
     stand_in_columns,
 )
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.tables.base import (
     BadRow,
     DamagedTableError,
@@ -302,14 +302,13 @@ def check_images(
     for name, cells in sample.items():
         if name in images:
             continue
-        mask = shlex.quote(f"{name}:mask")
-        pair = shlex.quote(f"{name}:pair")
+        pair = quote_word(f"{name}:pair", "NAME:pair")
         instead = " instead of `label_column=`" if name == content.options.label_column else ""
         cure = (
-            f"name it as `uri_column={shlex.quote(name)}`; or, next to another image column, as "
-            f"`feature_columns={mask}` for masks, or {pair} for the other images of pairs{instead} "
-            "(PNGs; those of pairs in gray); or leave it out; two color images become two datasets "
-            "that differ only in `uri_column=`"
+            f"name it as {spell_option('uri_column', name)}; or, next to another image column, as "
+            f"{spell_option('feature_columns', f'{name}:mask')} for masks, or {pair} for the other "
+            f"images of pairs{instead} (PNGs; those of pairs in gray); or leave it out; two color "
+            "images become two datasets that differ only in `uri_column=`"
         )
         if _holds(storage.Entry, cells[0]):
             raise table_error(path, f"column {name!r} holds images; {cure}")
@@ -317,7 +316,7 @@ def check_images(
             raise table_error(
                 path,
                 f"column {name!r} holds images, or other bytes that are not text; {cure}; "
-                f"`feature_columns={name}:bytes` stores the bytes as they are",
+                f"{spell_option('feature_columns', f'{name}:bytes')} stores the bytes as they are",
             )
 
 

@@ -29,6 +29,7 @@ from beam_tfr.options.implied import ANNOTATIONS
 from beam_tfr.records.tfrecords import begins_record
 from beam_tfr.schema.errors import BeamTfrError, UsageError
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.annotations import YOLO, Annotations
 from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.base import (
@@ -150,7 +151,7 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
     if is_zip and has_table_name(path[: -len(".zip")]):  # Kaggle zips tables like this
         yield "; unzip it first, and give the table that was in it"
     if is_zip or has_image_name(path):
-        yield f"; images, alone or in a .zip, are an input: `input={path}`"
+        yield f"; images, alone or in a .zip, are an input: {spell_option('input', path)}"
     if begin.startswith((b"<annotation", b"<?xml")):
         yield "; rename VOC files so that their names end in .xml"
     if name.endswith(".txt"):

@@ -9,6 +9,7 @@ from beam_tfr.layouts.group_names import (
     find_largest_group,
     is_named_like_groups,
 )
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.unused.suggestions import read_first_cells
 
@@ -47,7 +48,7 @@ def _describe_columns(content: TableContent, columns: Sequence[str]) -> str:
     column = min(numbers, key=lambda name: numbers[name])
     return (
         f"column {column!r} seems to name groups: {descriptions[column]}, and random splits may "
-        f"separate these rows; `group_column={column}` keeps each group in one split"
+        f"separate these rows; {spell_option('group_column', column)} keeps each group in one split"
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from beam_tfr import storage
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import FORMAT_OF
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.paths import folder_around, folder_of, resolve_path
 from beam_tfr.tables.places import image_folder_names
 
@@ -110,7 +111,7 @@ def describe_second_files(
                 return (
                     f"{uri} in {members[0]} may be {first} or {second}: the former is used, and "
                     "likewise for other rows; if the latter is meant, add its folder to the "
-                    f"paths, or give `image_root={image_folder.path.rstrip('/')}`"
+                    f"paths, or give {spell_option('image_root', image_folder.path.rstrip('/'))}"
                 )
     return ""
 
@@ -304,7 +305,7 @@ def describe_image_root(image_root: str, folder: str) -> str:
         return ""
     return (
         f"the files that tables in {folder} name are not there, but in {image_root}, so paths "
-        f"start from there, as with `image_root={image_root.rstrip('/')}`"
+        f"start from there, as with {spell_option('image_root', image_root.rstrip('/'))}"
     )
 
 

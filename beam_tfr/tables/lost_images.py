@@ -5,7 +5,6 @@ import contextlib
 import functools
 import itertools
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 
 from beam_tfr import storage
@@ -13,6 +12,7 @@ from beam_tfr.inputs.spellings import change_slashes
 from beam_tfr.layouts.mask_folders import is_of_masks
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import is_junk, stem_of_image
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.paths import folder_around
 
 _MOST_PATHS = 1_000  # paths that are looked up
@@ -88,8 +88,8 @@ def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
     return (
         f"there is {example}, but such files are in several folders near that of the table "
         f"({shown}), which may be other data sets: give the folder with this table's images as "
-        f"`image_root=FOLDER`, or `image_root={folder.rstrip('/')}` if its images are spread over "
-        "all of these folders"
+        f"`image_root=FOLDER`, or {spell_option('image_root', folder.rstrip('/'))} if its images "
+        "are spread over all of these folders"
     )
 
 
@@ -113,7 +113,7 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
 
 def name_root(root: str) -> str:
     """Spells the option that makes paths start from a folder."""
-    return f"`image_root={shlex.quote(root.rstrip('/') or '/')}`"
+    return spell_option("image_root", root.rstrip("/") or "/")
 
 
 def list_outer_folders(folder: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from beam_tfr.inputs.spellings import change_slashes, is_plain
 from beam_tfr.layouts.mask_folders import is_of_masks
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import PathSurvey, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import WEB_ADDRESS, drop_shared_folders, spread
@@ -56,7 +57,10 @@ def describe_missing(
         return ""
     root = _find_mirror_root(content.files, folder, paths)
     if root:
-        return f"{missing}; they are in folders named like the tables' folders: `image_root={root}`"
+        return (
+            f"{missing}; they are in folders named like the tables' folders: "
+            f"{spell_option('image_root', root)}"
+        )
     cured = _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
     if cured != missing:
         return cured
@@ -178,7 +182,11 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
         return ""
     roots = list_complete_roots(files_of)
     files = next(iter(files_of.values()))
-    root = f" and `image_root={roots[0].rstrip('/')}`" if roots and roots[0] != base else ""
+    root = (
+        f" and {spell_option('image_root', roots[0].rstrip('/'))}"
+        if roots and roots[0] != base
+        else ""
+    )
     return (
         f"there is {min(files.values())}: if files were downloaded under their own names, write "
         "these names; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"

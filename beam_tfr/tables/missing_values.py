@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_tfr.inputs.skipped import SkippedFiles
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import BadRow, Row, RowReader
 
 
@@ -54,7 +55,7 @@ def _text_of(cell: Any) -> str:
 def describe_unused(unused: Sequence[str], number_of_rows: int) -> str:
     """Returns the message about values that no cell of the first rows has."""
     return (
-        f"`na_values={' '.join(unused)}` matches no cell in the first {number_of_rows:,} rows: "
-        "give whole cells of columns that are used, spelled as in the table, but whole numbers "
-        "without a decimal point"
+        f"{spell_option('na_values', *unused)} matches no cell in the first "
+        f"{number_of_rows:,} rows: give whole cells of columns that are used, spelled as in the "
+        "table, but whole numbers without a decimal point"
     )

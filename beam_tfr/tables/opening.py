@@ -8,6 +8,7 @@ from typing import Any
 from beam_tfr.features.registry import parse_columns
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.tabular import TableOptions
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.annotations import describe_doubts
 from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
 from beam_tfr.tables.box_checks import check_shares, warn_of_centers
@@ -252,14 +253,20 @@ def _suggest_boxes(content: TableContent) -> str:
     if found:
         cells = read_first_cells(content, found.sides)
         found = found._replace(form=guess_form(found.form, join_sides(cells.values())))
-        return f"if each row is a box, declare it: `feature_columns='{BOX}:{found.declaration}'`"
+        return (
+            "if each row is a box, declare it: "
+            f"{spell_option('feature_columns', f'{BOX}:{found.declaration}')}"
+        )
     boxes = next(filter(names_boxes, content.columns), "")
     if boxes:
-        return f"if each row is a box, declare it, such as `feature_columns='{boxes}:bbox[xywh]'`"
+        return (
+            "if each row is a box, declare it, such as "
+            f"{spell_option('feature_columns', f'{boxes}:bbox[xywh]')}"
+        )
     if any(map(names_places, content.columns)):
         return (
             "if each row is a box, declare its four columns, such as "
-            f"`feature_columns='{BOX}:bbox[xywh]=LEFT+TOP+WIDTH+HEIGHT'`"
+            f"{spell_option('feature_columns', f'{BOX}:bbox[xywh]=LEFT+TOP+WIDTH+HEIGHT')}"
         )
     return ""
 
@@ -302,7 +309,10 @@ def _find_split_source(
     if content.options.shares:
         return _check_shares(content, roots.folder, images)
     if content.read_rows:
-        warning = f"all rows go to train: `split_column={SPLIT}` keeps the splits of the dataset"
+        warning = (
+            f"all rows go to train: {spell_option('split_column', SPLIT)} keeps the splits of the "
+            "dataset"
+        )
         return SplitSource(OneSplit(is_told=True), (warning,))
     is_of_all = len(content.files) == 1 and bool(split_columns)
     return choose_split_source(content.files, roots.folder, images, roots.root, is_of_all=is_of_all)

@@ -18,6 +18,7 @@ from beam_tfr.layouts.split_names import (
 )
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.formats import format_of, split_suffix
 from beam_tfr.tables.our_exports import split_of_export
@@ -171,8 +172,8 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
     if split in ("", DEFAULT_SPLIT):
         return ""
     return (
-        f"all tables are in {folder}, but their rows go to {DEFAULT_SPLIT}: `splits={split}=1` "
-        f"puts them into {split}"
+        f"all tables are in {folder}, but their rows go to {DEFAULT_SPLIT}: "
+        f"{spell_option('splits', f'{split}=1')} puts them into {split}"
     )
 
 

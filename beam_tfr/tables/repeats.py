@@ -17,6 +17,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encoded_ref import GROUP_MARK, to_bytes
 from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import name_row
 from beam_tfr.tables.formats import format_of
@@ -96,8 +97,10 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
     if not tables.box_cure and _may_have_several_classes(tables):
         cure += ", or, if each row names a class of its file, `label_separator='|'` joins them"
     raise DataError(
-        f"`table={name_row(tables.files[table], row)}`: its {column} is that of row {before} of "
-        f"{tables.files[earlier]}{others}. Each {what} may have only one row: {cure}"
+        f"its {column} is that of row {before} of {tables.files[earlier]}{others}. Each {what} may "
+        f"have only one row: {cure}",
+        option="table",
+        value=name_row(tables.files[table], row),
     )
 
 
@@ -215,7 +218,7 @@ def _cure_values(tables: Tables, differing: Sequence[str], *, have_lists: bool =
         "keep one of them, or write all values as a list, as for captions; with pandas: "
         f"table.groupby({keys})[{json.dumps(differing)}].agg(list).reset_index()"
         ".to_json('lists.jsonl', orient='records', lines=True), "
-        f"and give `feature_columns='{','.join(lists)}'`"
+        f"and give {spell_option('feature_columns', ','.join(lists))}"
     )
 
 

@@ -14,6 +14,7 @@ from beam_tfr.features.cells import NUMBER, members_of, parse_list
 from beam_tfr.options import ConvertOptions
 from beam_tfr.options.implied import KNOWN
 from beam_tfr.schema.differences import join_names
+from beam_tfr.schema.spelling import spell_option
 
 _SMALL_CHANGE = 1e-3  # unless values are close to each other
 _SMALL_SHARE = 1e-6  # fraction of the difference between the greatest and the least value
@@ -119,7 +120,7 @@ def _suggest_texts(options: ConvertOptions, kinds: Mapping[str, str]) -> str:
     as_text = {name: kind.replace("float", "bytes") for name, kind in kinds.items()}
     columns = {**(options.feature_columns or {KNOWN: ""}), **as_text}
     declared = [f"{name}:{kind}" if kind else name for name, kind in columns.items()]
-    return f"`feature_columns='{','.join(declared)}'` stores text"
+    return f"{spell_option('feature_columns', ','.join(declared))} stores text"
 
 
 def _suggest_integers(name: str, factor: int) -> str:

@@ -19,6 +19,7 @@ from beam_tfr.schema.dataset import NO_SPLIT
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import fill_path
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import BadRow, DamagedTableError, RowReader, name_row
 from beam_tfr.tables.formats import split_suffix
@@ -247,4 +248,6 @@ def _cure_fraction(role: Role) -> str:
     if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
         return ""
     declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"
-    return f"; `feature_columns='{KNOWN},{declaration}'` stores fractional numbers"
+    return (
+        f"; {spell_option('feature_columns', f'{KNOWN},{declaration}')} stores fractional numbers"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 from beam_tfr.features.cells import NUMBER, parse_list
 from beam_tfr.options import ConvertOptions
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import table_error
 from beam_tfr.tables.joining import FirstRows, NumberedRow, is_zero
 from beam_tfr.tables.roles import split_labels
@@ -110,7 +111,7 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
         raise table_error(
             table,
             f"column {column!r} holds objects, such as {members[0]!r:.100}: name the field with "
-            f"the class, such as `label_column={column}.{field}`",
+            f"the class, such as {spell_option('label_column', f'{column}.{field}')}",
         )
     if members and all(map(_is_list_of_objects, members)):
         raise table_error(
@@ -125,7 +126,7 @@ def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> 
             table,
             f"column {column!r} has {len(lists[0])} numbers in each row, such as "
             f"{lists[0]!r:.100}, instead of the names or ids of its classes: write these, or store "
-            f"the numbers with `feature_columns={column}:{kind}[]`",
+            f"the numbers with {spell_option('feature_columns', f'{column}:{kind}[]')}",
         )
 
 
@@ -208,7 +209,7 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
         if compound:
             yield (
                 f"column {options.label_column!r}: {compound!r:.100} is one class, but {reason}: "
-                f"`label_separator={separator!r}` splits such values into several"
+                f"{spell_option('label_separator', separator)} splits such values into several"
             )
             return
 

@@ -14,6 +14,7 @@ from beam_tfr.options.implied import is_annotated
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.formats import format_of, list_fields, read_first_rows
@@ -84,7 +85,9 @@ def describe_split_feature(column: str) -> str:
     """Returns the message about a column of splits that is a feature instead; may be empty."""
     if _last_name(column) != _SPLIT:
         return ""
-    return f"column {column!a} is a feature; `split_column={column}` uses it for splits"
+    return (
+        f"column {column!a} is a feature; {spell_option('split_column', column)} uses it for splits"
+    )
 
 
 def imply_split_column(content: TableContent, column: str, cells: Sequence[Any]) -> TableContent:
@@ -128,7 +131,7 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
         cells: the cells of the column in the first rows.
     """
     start = f"column {column!a} is not used as the split of each row, since it"
-    cure = f"`split_column={column}`{_without_shares(content)} uses it"
+    cure = f"{spell_option('split_column', column)}{_without_shares(content)} uses it"
     distinct = list_distinct(cells)
     splits = {_read_split(cell) for cell in distinct}
     texts = [str(cell) for cell in distinct if not is_missing(cell)]
@@ -190,7 +193,7 @@ def describe_other_columns(
     if not all(map(is_split_name, values)):
         yield f"{start}{_suggest_names(first, values)}"
         return
-    cure = f"`split_column={first}`{_without_shares(content)} uses it"
+    cure = f"{spell_option('split_column', first)}{_without_shares(content)} uses it"
     if are_flags(values):
         cure += f", with the splits {join_texts(sorted(values), separator=', ')}"
     yield f"{start}; {cure}{_suggest_names(first, values)}"

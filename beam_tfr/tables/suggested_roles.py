@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from beam_tfr.features.cells import members_of
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.box_names import CLASSES, by_plain_name, find_name
 from beam_tfr.tables.box_objects import CLASS_FIELDS, by_end, describe_class_map, find_file
 from beam_tfr.tables.content import TableContent
@@ -23,8 +24,8 @@ def suggest_roles(content: TableContent, uri_column: str = "") -> str:
     if not uri_column:
         return ""
     label = content.options.label_column or _find_label(content, uri_column)
-    options = f"`uri_column={uri_column}`"
-    return f"{options} `label_column={label}`" if label else options
+    options = spell_option("uri_column", uri_column)
+    return f"{options} {spell_option('label_column', label)}" if label else options
 
 
 def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Iterator[str]:
@@ -44,7 +45,7 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
     if f"{metadata}.class-name" in fields:
         yield (
             f"classes in {label} are numbers, and their names are in {metadata}.class-name: "
-            f"`label_column={metadata}.class-name` uses the names"
+            f"{spell_option('label_column', f'{metadata}.class-name')} uses the names"
         )
     elif any(name.startswith(f"{metadata}.class-map.") for name in fields):
         yield describe_class_map(content.files[0], label, f"{metadata}.class-map")

@@ -21,6 +21,7 @@ from beam_tfr.records.tfrecords import (
     begins_record,
 )
 from beam_tfr.schema.feature_names import BOXES, SIDES
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import ColumnSelection
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
 
@@ -74,7 +75,8 @@ class TfRecord(Samples):
             if pixels:
                 row[images.main] = BadCell(
                     f"holds {pixels}, not an encoded image (`encoding=row` with "
-                    f"`feature_columns={images.main}:bytes` stores them as they are)"
+                    f"{spell_option('feature_columns', f'{images.main}:bytes')} stores them as "
+                    "they are)"
                 )
             yield row
 

@@ -28,6 +28,7 @@ from beam_tfr.dataset.windows import choose_window
 from beam_tfr.order import WINDOW, Epoch, Order
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS
 from beam_tfr.schema.errors import UsageError, without_traceback
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.torch.streams import LocatedRecord, Share, damage, find_rank, global_batches
 
 _Base: Any = object
@@ -150,7 +151,8 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         encoding = dataset.image_options.encoding
         if encoding not in IMAGE_ENCODINGS:
             raise UsageError(
-                f"{folder} holds no images (`encoding={encoding}`): read it with `Records`"
+                f"{folder} holds no images ({spell_option('encoding', encoding)}): read it with "
+                "`Records`"
             )
         selection = select_examples(dataset, split)
         check_shard_files(dataset, selection.splits)
@@ -295,9 +297,9 @@ def _check_one_size(dataset: Manifest, batch_size: int) -> None:
     if dataset.image_options.stored_size is None:
         raise UsageError(
             f"the images of {dataset.folder} have different sizes "
-            f"(`resize={dataset.image_options.resize}`), but a batch needs images of equal size. "
-            "Pass a `transform=` that resizes them to one size, or omit `batch_size=`; or convert "
-            "with `resize=crop`, pad or stretch",
+            f"({spell_option('resize', dataset.image_options.resize)}), but a batch needs images "
+            "of equal size. Pass a `transform=` that resizes them to one size, or omit "
+            "`batch_size=`; or convert with `resize=crop`, pad or stretch",
             option="batch_size",
             value=batch_size,
         )

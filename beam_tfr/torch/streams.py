@@ -18,6 +18,7 @@ from beam_tfr.dataset.windows import MOST_WINDOW_BYTES, TOO_LARGE
 from beam_tfr.order import WHOLE_SPLIT, Epoch, Order, RecordRun, permutation
 from beam_tfr.records.tfrecords import RecordError, RecordFile, max_record_bytes_in
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.untrusted import quote
 
 
@@ -179,7 +180,8 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     rank = check_integer("rank", rank, 0)
     if rank >= world_size:
         raise UsageError(
-            f"must be less than `world_size={world_size}`: ranks are numbered from 0",
+            f"must be less than {spell_option('world_size', world_size)}: ranks are numbered from "
+            "0",
             option="rank",
             value=rank,
         )

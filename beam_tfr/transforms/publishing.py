@@ -93,8 +93,8 @@ class WriteManifest(beam.PTransform):
                 raise
             path = storage.work_path(self.output, REJECTS_FILE)
             rejects.write_rejects(path, self.output, shard_totals.reject_digests(totals))
-            lines = [str(error), *rejects.describe_rejects(path, rejected)]
-            raise DataError("\n".join(lines)) from error
+            lines = rejects.describe_rejects(path, rejected)
+            raise DataError(str(error), *lines) from error
 
 
 def _assign_group(info: ShardInfo | Unfinished) -> tuple[int, ShardInfo | Unfinished]:

@@ -331,7 +331,7 @@ def _say_corners(
             f"{path}: boxes end outside of their images ({len(beyond):,}), such as "
             f"{beyond[0].bbox} of annotation {beyond[0].id!r:.60}: COCO's bbox is x, y, width "
             "and height; if they are corners (xmin, ymin, xmax, ymax), which would all be inside, "
-            "use `feature_columns=box:bbox[xyxy]`"
+            "use `feature_columns='box:bbox[xyxy]'`"
         )
 
 

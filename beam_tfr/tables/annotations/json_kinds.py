@@ -37,7 +37,7 @@ CAPTIONS = (
     "the captions of each image: jq -c '(.images | map({(.id | tostring): .file_name}) | add) as "
     "$names | .annotations | group_by(.image_id)[] | {file: $names[.[0].image_id | tostring], "
     "captions: map(.caption)}' a.json > captions.jsonl, and give `uri_column=file` and "
-    "`feature_columns=captions:bytes[]`"
+    "`feature_columns='captions:bytes[]'`"
 )
 _WRITE_LINES = (
     "write one object per row and line: table.to_json('a.jsonl', orient='records', lines=True)"
@@ -135,7 +135,7 @@ _KINDS = (
         '$objects | map(.className), box: $objects | map(.points | if type == "array" then '
         "[.[range(0; length; 2)]] as $x | [.[range(1; length; 2)]] as $y | [($x | min), ($y | "
         "min), ($x | max), ($y | max)] else [.x1, .y1, .x2, .y2] end)}' a.json > a.jsonl, and give "
-        "`uri_column=path`, `label_column=class` and `feature_columns=box:bbox[xyxy]`",
+        "`uri_column=path`, `label_column=class` and `feature_columns='box:bbox[xyxy]'`",
     ),
     _Kind(
         frozenset({"names of images", "fields as values"}),
@@ -149,7 +149,7 @@ _KINDS = (
         frozenset({"names of images", "lists as values"}),
         f"{_NAMES_AS_KEYS} "
         "'to_entries[] | {path: .key, box: .value}' a.json > a.jsonl, and give `uri_column=path` "
-        "and, for boxes of left, top, right and bottom, `feature_columns=box:bbox[xyxy]`",
+        "and, for boxes of left, top, right and bottom, `feature_columns='box:bbox[xyxy]'`",
     ),
     _Kind(
         frozenset({"names of images"}),
@@ -180,7 +180,7 @@ _KINDS = (
         "is GeoJSON, as in xView; write one object per box and line to a .jsonl file: jq -c "
         "'.features[].properties | {image: .image_id, class: .type_id, box: .bounds_imcoords}' "
         "a.json > a.jsonl, and give `uri_column=image`, `label_column=class` and "
-        "`feature_columns=box:bbox[xyxy]`",
+        "`feature_columns='box:bbox[xyxy]'`",
     ),
     _Kind(
         frozenset({"name", "frames"}),
@@ -191,7 +191,7 @@ _KINDS = (
         frozenset({"image", "annotations"}),
         "is a file about one image, as in SA-1B; write one object per image and line to a .jsonl "
         "file: jq -c '{image: .image.file_name, box: [.annotations[].bbox]}' *.json > a.jsonl, and "
-        "give `uri_column=image` and `feature_columns=box:bbox[xywh]`",
+        "give `uri_column=image` and `feature_columns='box:bbox[xywh]'`",
     ),
     _Kind(
         frozenset({".bbox", ".height"}),

@@ -8,7 +8,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import msgspec
 from beam_tfr.layouts.split_names import are_splits
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.spelling import quote_word, spell_option
 
 _MOST_PARTS = 5  # that a message names
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -187,7 +187,7 @@ def _describe_objects(key: str) -> str:
     """
     rows = _write_command(f"{_access(key)}[]", "a.jsonl")
     name = '(input_filename | split("/")[-1] | sub("[.]json$"; ""))'
-    code = shlex.quote(f"{{image: {name}, objects: {_access(key)}}}")
+    code = quote_word(f"{{image: {name}, objects: {_access(key)}}}", "FILTER")
     return (
         f"has objects in {key!r}, which name no image; if these are rows of a table, {rows} writes "
         f"them; if each file is about the image of the same name, jq -c {code} *.json > "
@@ -344,12 +344,12 @@ def _write_rows(code: str, options: Mapping[str, str]) -> str:
         code: the filter of jq.
         options: option -> value.
     """
-    given = " and ".join(f"`{name}={shlex.quote(value)}`" for name, value in options.items())
+    given = " and ".join(spell_option(name, value) for name, value in options.items())
     return f"{_AS_LINES}: {_write_command(code, 'a.jsonl')}{given and f', and give {given}'}"
 
 
 def _write_command(code: str, output: str, flags: str = " -c") -> str:
-    return f"jq{flags} {shlex.quote(code)} a.json > {shlex.quote(output)}"
+    return f"jq{flags} {quote_word(code, 'FILTER')} a.json > {output}"
 
 
 def _access(key: str) -> str:

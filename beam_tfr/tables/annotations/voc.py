@@ -24,6 +24,7 @@ from beam_tfr.options.implied import VOC_FROM_0, VOC_FROM_1
 from beam_tfr.schema.dataset import VOC_DATABASE
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT, SOURCE_WIDTH
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.annotations.text import check_length, read_at_most
 from beam_tfr.tables.base import OtherColumn
 from beam_tfr.tables.image_names import ImageName
@@ -425,12 +426,13 @@ def _is_placeholder(box: Sequence[float]) -> bool:
 def _take_from_0(evidence: str) -> OtherColumn:
     return OtherColumn(
         f"{evidence}, so its pixels count from 0, but not those of the first files; "
-        f"`feature_columns={VOC_FROM_0}:bbox[xyxy]` takes all boxes as they are written, "
-        f"{VOC_FROM_1} subtracts 1 from the left and top of all",
+        f"{spell_option('feature_columns', f'{VOC_FROM_0}:bbox[xyxy]')} takes all boxes as they "
+        f"are written, {VOC_FROM_1} subtracts 1 from the left and top of all",
         column=VOC_FROM_0,
         notice=f"{evidence}, so the pixels of all files count from 0, and boxes stay as they are "
-        f"written; if that is a mistake, `feature_columns={VOC_FROM_1}:bbox[xyxy]` subtracts 1 "
-        "from the left and top of all",
+        "written; if that is a mistake, "
+        f"{spell_option('feature_columns', f'{VOC_FROM_1}:bbox[xyxy]')} subtracts 1 from the left "
+        "and top of all",
     )
 
 
@@ -470,7 +472,7 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
     return (
         "no box of the first files begins at pixel 0 or 1, so they are assumed to count from 1, as "
         f"in Pascal VOC's devkit; if they count from 0, use "
-        f"`feature_columns={VOC_FROM_0}:bbox[xyxy]`"
+        f"{spell_option('feature_columns', f'{VOC_FROM_0}:bbox[xyxy]')}"
     )
 
 
@@ -505,7 +507,7 @@ def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
                 return (
                     f"{file}: {end}, and it does not begin at 0, as if pixels counted from 1, "
                     "while other boxes count from 0; look at some, and if those begin at 0 by "
-                    f"mistake, use `feature_columns={VOC_FROM_1}:bbox[xyxy]`"
+                    f"mistake, use {spell_option('feature_columns', f'{VOC_FROM_1}:bbox[xyxy]')}"
                 )
     return ""
 

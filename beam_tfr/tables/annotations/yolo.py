@@ -234,7 +234,7 @@ def _describe_files(
         yield (
             "boxes in its label files end outside of their images if read as center and size; "
             "if they are corners (xmin, ymin, xmax, ymax), which would all be inside, use "
-            "`feature_columns=box:bbox[rel_xyxy]`"
+            "`feature_columns='box:bbox[rel_xyxy]'`"
         )
     missing = [file for file in files if not file.is_there]
     if missing:

@@ -13,6 +13,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.inputs.pool import Pool
 from beam_tfr.layouts.split_names import is_split_word
 from beam_tfr.schema.differences import join_texts
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.yolo import label_path
 from beam_tfr.tables.annotations.text import MAX_TEXT_BYTES, decode_text
 from beam_tfr.tables.annotations.yolo_lines import ClassNames
@@ -165,7 +166,8 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
     listed = join_texts(folder_names, most=5, separator=", ")
     return (
         f"its images are in folders that look like class folders ({listed}): for images with "
-        f"classes and no boxes use `input={root}` and `layout='{layout}'` instead of `table=`"
+        f"classes and no boxes use {spell_option('input', root)} and "
+        f"{spell_option('layout', layout)} instead of `table=`"
     )
 
 

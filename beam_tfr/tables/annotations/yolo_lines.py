@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from beam_tfr.features.cells import BadCell
+from beam_tfr.schema.spelling import spell_option
 
 _BOX = 4  # numbers in a box
 _LEAST_CORNERS = 6  # numbers in a triangle
@@ -78,7 +79,7 @@ class LineForm(NamedTuple):
         """The advice on how to store confidences, for messages; empty if lines have none."""
         if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
             columns = "box:bbox[rel_center_xywh],confidence:float[box]"
-            return f"; `feature_columns={columns}` stores confidences"
+            return f"; {spell_option('feature_columns', columns)} stores confidences"
         return ""
 
 

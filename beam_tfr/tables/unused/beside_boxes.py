@@ -14,6 +14,7 @@ from beam_tfr.schema.feature_names import (
     SIDES,
     SOURCE_WIDTH,
 )
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import find_size_columns
 from beam_tfr.tables.content import TableContent
@@ -41,12 +42,13 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
     if not storable:
         yield f"{text}, and no option stores them"
         return
-    roles = f"`uri_column={content.options.uri_column}` with "
+    roles = f"{spell_option('uri_column', content.options.uri_column)} with "
     if content.options.label_column and boxes.name == BOXES:
-        roles += f"`label_column={content.options.label_column}` and "
+        roles += f"{spell_option('label_column', content.options.label_column)} and "
     columns = f"{boxes.name}:bbox[{boxes.form}],{_declare(content, boxes, storable[0])}"
     yield (
-        f"{text}: name those to store with the boxes, such as {roles}`feature_columns='{columns}'`"
+        f"{text}: name those to store with the boxes, such as "
+        f"{roles}{spell_option('feature_columns', columns)}"
     )
 
 

@@ -2,12 +2,12 @@
 
 import itertools
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from beam_tfr.features.cells import UntypedCellError, check_shapes, split_boxes, to_finite
 from beam_tfr.schema.feature_names import BOXES
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.box_names import BOX, find_possible_boxes
 from beam_tfr.tables.box_objects import find_file, find_label, hold_nested_lists, write_jq
@@ -38,7 +38,7 @@ def find_sides(content: TableContent, columns: Sequence[str]) -> Suggestion | No
     boxes = boxes._replace(form=guess_form(boxes.form, join_sides(cells.values())))
     message = (
         f"no values of {list_columns(boxes.sides)} are stored: if they are the sides of boxes, "
-        f"`feature_columns='{BOX}:{boxes.declaration}'` stores the boxes"
+        f"{spell_option('feature_columns', f'{BOX}:{boxes.declaration}')} stores the boxes"
     )
     columns_of_fields = [side.partition(".")[0] for side in boxes.sides]
     return Suggestion([*boxes.sides, *columns_of_fields], message)
@@ -68,8 +68,9 @@ def _cure_polygons(content: TableContent, field: str) -> str:
         "min), ymin: ($y | min), xmax: ($x | max), ymax: ($y | max)})"
     )
     return (
-        f"write the boxes around polygons; jq -c {shlex.quote(program)} "
-        f"{shlex.quote(path)} > {shlex.quote(boxes)} writes a table with these"
+        f"write the boxes around polygons; jq -c {quote_word(program, 'FILTER')} "
+        f"{quote_word(path, 'TABLE')} > {quote_word(boxes, 'boxes.jsonl')} writes a table with "
+        "these"
     )
 
 
@@ -82,8 +83,8 @@ def find_points(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         f"no values of {list_columns(points)} are stored: if they are points in the images, write "
         "a "
         'list of them for each box, in .jsonl, such as "box": [[5, 6, 20, 15]], "joint": '
-        f"[[7, 8, 2, 9, 12, 2]]: `feature_columns='{BOX}:bbox[xywh],joint:points[xyv]'` stores "
-        "these"
+        "[[7, 8, 2, 9, 12, 2]]: "
+        f"{spell_option('feature_columns', f'{BOX}:bbox[xywh],joint:points[xyv]')} stores these"
     )
     return Suggestion(points, message)
 
@@ -103,9 +104,10 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
     form = "rel_xyxy" if box == BOXES else _guess_form(content, objects)
     message = (
         f"no values of {list_columns(objects)} are stored, but may be objects in the images: "
-        f"`uri_column={uri_column}` with `feature_columns={box}:bbox[{form}]` stores "
-        f"the boxes of a column {box} with four numbers each, in this or another format; their "
-        "classes, if any, are the lists in `label_column=`"
+        f"{spell_option('uri_column', uri_column)} with "
+        f"{spell_option('feature_columns', f'{box}:bbox[{form}]')} stores the boxes of a column "
+        f"{box} with four numbers each, in this or another format; their classes, if any, are the "
+        "lists in `label_column=`"
     )
     return Suggestion(objects, message)
 
@@ -125,13 +127,13 @@ def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
     path = content.files[0]
     uri_column = content.options.uri_column or find_file(path, content.columns) or "NAME"
     label = find_label(path, field.rpartition(".")[0], list_fields_of(content, objects))
-    classes = f"`label_column={label or 'NAME'}` their classes"
+    classes = f"{spell_option('label_column', label or 'NAME')} their classes"
     if not label:
         classes += ", if they are in a field next to it"
     declaration = f"{field}:bbox[{_guess_form(content, [field])}]"
     return (
-        f"`uri_column={uri_column}` with `feature_columns={declaration}` stores the boxes, and "
-        f"{classes}"
+        f"{spell_option('uri_column', uri_column)} with "
+        f"{spell_option('feature_columns', declaration)} stores the boxes, and {classes}"
     )
 
 

@@ -1,13 +1,13 @@
 """Finds columns that may hold masks, or images in addition to those that are converted."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.features.cells import is_missing
 from beam_tfr.schema.feature_names import MASK
+from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.tables.base import list_columns
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.samples import EXTENSIONS, Samples
@@ -54,7 +54,7 @@ def find_masks(_: TableContent, columns: Sequence[str]) -> Suggestion | None:
         return None
     message = (
         f"no values of {list_columns(masks)} are stored: if they are paths of masks, "
-        f"`feature_columns={shlex.quote(f'{masks[0]}:mask')}` stores the masks"
+        f"{spell_option('feature_columns', f'{masks[0]}:mask')} stores the masks"
     )
     return Suggestion(masks, message)
 
@@ -70,12 +70,11 @@ def find_more_images(content: TableContent, columns: Sequence[str]) -> Suggestio
     images = [name for name, cells in cells_of.items() if _are_images(cells)]
     if not images:
         return None
-    mask = shlex.quote(f"{images[0]}:mask")
-    pair = shlex.quote(f"{images[0]}:pair")
+    pair = quote_word(f"{images[0]}:pair", "NAME:pair")
     message = (
         f"no values of {list_columns(images)}, which hold or name images, are stored: "
-        f"`feature_columns={mask}` stores masks, and {pair} the other image of a pair; masks "
-        "must be PNGs, and the images of a pair gray PNGs"
+        f"{spell_option('feature_columns', f'{images[0]}:mask')} stores masks, and {pair} the "
+        "other image of a pair; masks must be PNGs, and the images of a pair gray PNGs"
     )
     return Suggestion(images, message)
 
@@ -100,11 +99,12 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
     if MASK not in columns:
         return None
     options = content.options
-    roles = f"`uri_column={options.uri_column}`"
+    roles = spell_option("uri_column", options.uri_column)
     if options.label_column:
-        roles += f" `label_column={options.label_column}`"
+        roles += f" {spell_option('label_column', options.label_column)}"
     message = (
-        f"no values of {MASK} are stored: {roles} `feature_columns={MASK}:mask` stores the masks"
+        f"no values of {MASK} are stored: {roles} "
+        f"{spell_option('feature_columns', f'{MASK}:mask')} stores the masks"
     )
     return Suggestion([MASK], message)
 
@@ -123,10 +123,10 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
     pngs = [name for name in second if name.endswith("png")]
     if not pngs:
         return Suggestion(second, f"{start}: masks and images of pairs must be PNGs")
-    cure = f"`uri_column={main}`"
+    cure = spell_option("uri_column", main)
     if content.options.label_column:
-        cure += f" `label_column={content.options.label_column}`"
-    cure += f" `feature_columns={pngs[0]}:mask`"
+        cure += f" {spell_option('label_column', content.options.label_column)}"
+    cure += f" {spell_option('feature_columns', f'{pngs[0]}:mask')}"
     message = f"{start}: {cure} stores {pngs[0]} as a mask, {pngs[0]}:pair as an image of a pair"
     return Suggestion(second, message)
 
