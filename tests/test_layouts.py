@@ -1177,6 +1177,11 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
         (["train/1/blur", "train/1/blur_gamma", "train/1/sharp", "test/1/blur"], True),  # GoPro
         (["low/train", "high/train", "low/test", "high/test"], True),
         (["train/A", "train/B", "train/label"], True),  # LEVIR-CD
+        (["visible/train", "infrared/train", "visible/test", "infrared/test"], True),  # LLVIP
+        (["train/vi", "train/ir", "test/vi", "test/ir"], True),  # MSRS
+        (["train/data", "train/gt", "test/data", "test/gt"], True),  # DeRaindrop
+        (["data/cat", "data/dog"], False),
+        (["vi", "vii"], False),
         (["cat", "dog"], False),
         (["A", "B", "C"], False),  # classes, such as letters
         (["clean", "noisy", "cat"], False),
@@ -1205,6 +1210,15 @@ def test_pairs_in_splits_are_told_with_the_layout() -> None:
     text = refusal(*keys)
     assert "tf.data.Dataset.zip" in text
     assert 'tar cf "../pairs-$n.tar"' in text
+
+
+def test_pairs_above_splits_are_told_with_the_layout() -> None:
+    """As in LLVIP."""
+    folders = [f"{kind}/{split}" for kind in ("visible", "infrared") for split in ("train", "test")]
+    keys = [f"{folder}/1.jpg" for folder in folders]
+    cure = "(`input=DIR/infrared`, `input=DIR/visible`) with `layout='{split}/*'`"
+    assert cure in describe_pair_folders(dict.fromkeys(folders, 1))
+    assert cure in refusal(*keys)
 
 
 def test_commands_for_pairs_hold_only_plain_names() -> None:

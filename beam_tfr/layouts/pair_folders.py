@@ -8,6 +8,7 @@ from typing import NamedTuple
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import is_of_masks, list_nothing
 from beam_tfr.layouts.name_pattern import NamePattern
+from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.extensions import stem_of_image
 from beam_tfr.schema.spelling import spell_option
@@ -16,6 +17,7 @@ _WORD = (
     r"[hl][rq]|high|low|normal|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|denoised|haz[ey]|(?:no)?rainy?|degraded|restored"
     r"|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?|conditioning"
+    r"|visible|vis?|rgb|infrared|thermal|(?:[lms]w|n)?ir|data"
 )
 # Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
 _PAIR_FOLDER = NamePattern(
@@ -253,7 +255,10 @@ def _describe_cure(pairs: Mapping[_Place, Sequence[_PairFolder]], names: Sequenc
     start = f"DIR/{parent}" if parent else "DIR"
     paths = [f"{start}/{name}" for name in names]
     layout = ""
-    if not any(place.below for place in pairs):
+    below = {place.below for place in pairs}
+    if all(map(split_of_folder, below)):
+        layout = " with `layout='{split}/*'`"
+    elif not any(below):
         paths = sorted(f"DIR/{folder.path}" for group in pairs.values() for folder in group)
         layout = " without classes (`layout='*'`)"
     inputs = join_texts([spell_option("input", path) for path in paths], separator=", ")
