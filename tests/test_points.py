@@ -386,7 +386,7 @@ def test_wrong_numbers_of_yolo_are_rejects(tmp_path: Path) -> None:
     done = beam_tfr.convert(**options, output=tmp_path / "d", progress=False)
     assert done.counts["rejected"] == {"bad-value": 2}
     details = sorted(reject.detail.partition(": column ")[2] for reject in done.rejects)
-    told = "'keypoint': {} numbers, but `kpt_shape` says 2 keypoints of 2"
+    told = "'keypoint': {} keypoint numbers, but `kpt_shape` says 2 keypoints of 2 numbers each"
     assert details == [told.format(number) for number in (0, 2)]
     (example,) = Records(tmp_path / "d", split="train", boxes="xyxy", output="dict")
     np.testing.assert_allclose(example["keypoint"], [[[5, 5, 2], [0, 0, 0]]], atol=1e-5)

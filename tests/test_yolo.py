@@ -605,7 +605,7 @@ def test_splits_within_others_are_refused(tmp_path: Path) -> None:
         ("train: labels/train\n", "there are no images in .*/in/labels/train"),
         (
             "path: /none\ntrain: images/none\n",
-            "/none/images/none; nor .*/in/images/none: .*remove path",
+            "/none/images/none nor .*/in/images/none exists: .*remove path",
         ),
         ("val:\n", "names no images"),
     ],

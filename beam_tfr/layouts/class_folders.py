@@ -42,7 +42,7 @@ def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
 
 
 def describe_last_folders(folders: Mapping[str, int]) -> str:
-    """Returns a message about classes that are probably not classes; empty if there are none.
+    """Returns a message about classes that are probably not classes, or an empty string.
 
     The default layout uses folders of images as classes. They are doubtful if there is only one, if
     several folders contain the same names, or if all names suggest images, or parts of something.
@@ -136,7 +136,7 @@ def _list_names(folders: Iterable[str], level: int) -> set[str]:
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
-    """Returns all paths of the first name that several folders contain; empty if there is none.
+    """Returns all paths of the first name that several folders contain, or an empty list.
 
     Args:
         names_in: folder -> names of the image folders in it.
@@ -261,7 +261,7 @@ def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
 
 
 def describe_no_classes(keys: Collection[str]) -> str:
-    """Returns a message about folders whose names are probably not classes; may be empty.
+    """Returns a message about folders whose names are probably not classes, or an empty string.
 
     Args:
         keys: keys of some images.
@@ -270,7 +270,7 @@ def describe_no_classes(keys: Collection[str]) -> str:
 
 
 def describe_ranges(keys: Iterable[str]) -> str:
-    """Returns a message about folders that each hold a range of numbered files; may be empty.
+    """Returns a message about folders that each hold a range of numbered files, or an empty string.
 
     Such folders are not classes: 01000/01999.png in FFHQ, and 00001/000010000.jpg from img2dataset.
 

@@ -207,7 +207,7 @@ def _read_splits(keys: Iterable[str], layout: str) -> set[str]:
 
 
 def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
-    """Explains what happens to images whose names have no class; empty if there are none.
+    """Explains what happens to images whose names have no class, or returns an empty string.
 
     Images in folders where no name has a class can be left out; others become rejects.
 

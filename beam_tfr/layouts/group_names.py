@@ -50,7 +50,7 @@ def find_groups(keys: Collection[str]) -> dict[str, str]:
 
 
 def describe_groups(keys: Collection[str], layout: Layout) -> str:
-    """Returns a message about groups in names that random splits may separate; may be empty.
+    """Returns a message about groups in names that random splits may separate, or an empty string.
 
     Args:
         keys: keys of some images.

@@ -139,7 +139,7 @@ def _describe_split_classes(folders: Mapping[str, int]) -> str:
 
 
 def _describe_unmarked_train(folders: Mapping[str, int]) -> str:
-    """Returns a message about a folder like rps-test-set next to rps; empty if there is none."""
+    """Returns a message about a folder like rps-test-set next to rps, or an empty string."""
     for subfolders in list_subfolders(folders):
         unmarked = find_unmarked_train(subfolders.names)
         if not unmarked:

@@ -576,7 +576,7 @@ def describe_mask_folders(
     *,
     in_archives: bool = False,
 ) -> str:
-    """Reports folders that look like images and the masks next to them; empty if there are none.
+    """Reports folders that look like images and the masks next to them, or returns an empty string.
 
     Args:
         folders: paths of folders with files, relative to the folder that all share.

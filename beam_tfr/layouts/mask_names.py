@@ -154,7 +154,7 @@ class MaskNames:
         group.add(mask, image, pair)
 
     def describe(self, *, in_archives: bool, given_pairs: Collection[str] = ()) -> str:
-        """Returns a message about the masks; empty if there are none.
+        """Returns a message about the masks, or an empty string if there are none.
 
         Args:
             in_archives: whether some may be in archives, where only images are found.

@@ -114,7 +114,7 @@ def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> s
 
 
 def _find_inserted(stem: str, others: Iterable[str]) -> str:
-    """Returns the text that, inserted into a stem, makes one of the others; empty if none does."""
+    """Returns the text that, inserted into a stem, makes one of the others, or an empty string."""
     for other in others:
         start = len(common_start([stem, other]))
         rest = stem[start:]

@@ -106,7 +106,7 @@ def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> st
 
 
 def _describe_rejected(folders: Sequence[str]) -> str:
-    """Says that a layout rejects images in some folders; empty if there are no folders."""
+    """Says that a layout rejects images in some folders, or returns an empty string."""
     if not folders:
         return ""
     return (
@@ -116,7 +116,7 @@ def _describe_rejected(folders: Sequence[str]) -> str:
 
 
 def _describe_other_splits(splits: Set[str]) -> str:
-    """Says that a layout puts images into wrong splits; empty if there are no such splits."""
+    """Says that a layout puts images into wrong splits, or returns an empty string."""
     if not splits:
         return ""
     noun = "split" if len(splits) == 1 else "splits"
@@ -124,7 +124,7 @@ def _describe_other_splits(splits: Set[str]) -> str:
 
 
 def _describe_no_classes(folders: Sequence[str], values_of: Mapping[str, Mapping[str, str]]) -> str:
-    """Says that a layout gives images wrong classes; empty if there are no folders.
+    """Says that a layout gives images wrong classes, or returns an empty string.
 
     Args:
         folders: the folders that hold these images.

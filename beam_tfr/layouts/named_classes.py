@@ -79,7 +79,7 @@ def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def find_named_layout(names: Iterable[str]) -> str:
-    """Returns the layout that reads the classes of `find_named_classes`; may be empty."""
+    """Returns the layout that reads the classes of `find_named_classes`, or an empty string."""
     all_names = [*names]
     layouts = {*map(find_named_class, all_names)} - {""}
     classes_of = {layout: _read_classes(all_names, layout) for layout in layouts}

@@ -69,7 +69,7 @@ class _PairFolder(NamedTuple):
 def describe_pair_folders(
     folders: Mapping[str, int], names_in: NamesIn = list_nothing, *, in_archives: bool = False
 ) -> str:
-    """Reports folders that look like pairs of photos; empty if there are none.
+    """Reports folders that look like pairs of photos; returns an empty string if there are none.
 
     Their names say so, and nearly all of their files have the same names, but for scales and such
     words.

@@ -10,7 +10,7 @@ _MOST_WORDS = 4  # in a message
 
 
 def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> str:
-    """Reports photos in one folder that look like pairs; empty if there are none.
+    """Reports photos in one folder that look like pairs; returns an empty string if there are none.
 
     Nearly all names have a word such as GT or NOISY, and are the same but for this word.
 

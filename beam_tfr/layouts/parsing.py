@@ -141,7 +141,7 @@ class Layout:
         return None
 
     def describe_ambiguity(self, keys: Collection[str]) -> str:
-        """Returns a message about the keys that match in several ways; empty if there are none."""
+        """Returns a message about the keys that match in several ways, or an empty string."""
         longer_values = {}
         for key in keys:
             longer_value = self.find_longer_value(key)

@@ -54,7 +54,7 @@ def is_split_word_or_short(text: str) -> bool:
 
 
 def split_of_folder(name: str) -> str:
-    """Returns the split that a folder is named after, in lower case; empty for other folders."""
+    """Returns the split that a folder is named after, in lower case, or an empty string."""
     match = _FOLDER.fullmatch(name)
     return match[1].lower() if match else ""
 
@@ -237,7 +237,7 @@ def split_within(folder: str) -> str:
 
 
 def split_around(folder: str) -> str:
-    """Returns the split named by a folder, or by the folder around it; may be empty.
+    """Returns the split named by a folder, or by the folder around it, or an empty string.
 
     The name of the folder itself may be longer, and end in a split, such as seg_test.
 
@@ -283,7 +283,7 @@ def splits_of_file(name: str) -> dict[str, str]:
 
 
 def seeming_split(name: str) -> str:
-    """Returns the part of a name that hints at a split, in lower case; empty if there is none.
+    """Returns the part of a name that hints at a split, in lower case, or an empty string.
 
     A hint is not certain: labelsTest has one, but so does latest.
     """
@@ -304,7 +304,7 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def describe_split_names(names: Iterable[str]) -> str:
-    """Reports splits that image names begin with, or contain as a word; may be empty.
+    """Reports splits that image names begin with, or contain as a word, or returns an empty string.
 
     All names must have a split, and the splits must differ, as in train_1.jpg and test_1.jpg.
 

@@ -174,7 +174,7 @@ class TableFormat(abc.ABC):
         return []
 
     def read_class_names(self, path: str, column: str) -> list[str]:
-        """Returns the classes that the numbers in a column stand for; empty if unknown."""
+        """Returns the classes that the numbers in a column stand for, or an empty list."""
         return []
 
     def describe_columns(self, path: str) -> str:
@@ -487,7 +487,7 @@ def _show_column(name: str) -> str:
 
 
 def _suggest_column(name: str, present: Sequence[str]) -> str:
-    """Suggests what to do about a missing column; empty if there is no suggestion."""
+    """Suggests what to do about a missing column, or returns an empty string."""
     spellings = {other.strip().casefold(): other for other in present}
     near = difflib.get_close_matches(name.strip().casefold(), spellings, n=1, cutoff=0.7)
     if near:

@@ -186,7 +186,7 @@ def letters_of(column: str) -> str:
 
 
 def find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
-    """Returns the column with the first of some names; empty if no column has any."""
+    """Returns the column with the first of some names, or an empty string if no column has any."""
     for name in names:
         if name in by_name:
             return by_name[name]

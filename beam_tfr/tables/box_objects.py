@@ -168,7 +168,7 @@ def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
 
 
 def find_file(path: str, columns: Sequence[str]) -> str:
-    """Finds the column with the paths of images, by name or cells; empty if there is none."""
+    """Finds the column with the paths of images, by name or cells, or returns an empty string."""
     name = find_name(FILES, by_plain_name(columns))
     if name:
         return name
@@ -188,7 +188,7 @@ def _names_image(cell: Any) -> bool:
 
 
 def _find_class_map(fields: Iterable[str]) -> str:
-    """Finds the field in which SageMaker stores the class names; empty if there is none."""
+    """Finds the field in which SageMaker stores the class names, or returns an empty string."""
     for field in fields:
         match = _CLASS_MAP.fullmatch(field)
         if match:

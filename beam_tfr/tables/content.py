@@ -292,7 +292,7 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:
-    """Returns the first of some names that is among the columns; empty if there is none."""
+    """Returns the first of some names that is among the columns, or an empty string."""
     for name in names:
         if name in columns:
             return name

@@ -128,7 +128,7 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 
 
 def _describe_other_names(column: str, names: Sequence[Any]) -> str:
-    """Describes names of images that need another table; empty for other cells.
+    """Describes names of images that need another table; returns an empty string for other cells.
 
     Args:
         column: a column.

@@ -81,7 +81,7 @@ def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
 
 
 def _describe_missing(paths: Sequence[WrittenPath]) -> str:
-    """Returns the message for paths if none of them has a file; empty if there are no paths."""
+    """Returns the message for paths if none of them has a file, or an empty string."""
     if not paths:
         return ""
     text, base = paths[0]

@@ -291,7 +291,7 @@ def read_class_names(path: str, column: str) -> list[str]:
 
 
 def describe_columns(path: str) -> str:
-    """Explains why no column of a table has a known name; may be empty.
+    """Explains why no column of a table has a known name, or returns an empty string.
 
     Raises:
         UsageError, DataError: see `read_rows`.

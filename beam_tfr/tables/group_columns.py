@@ -32,7 +32,7 @@ def warn_of_groups(content: TableContent, images: Sequence[str]) -> Iterator[str
 
 
 def _describe_columns(content: TableContent, columns: Sequence[str]) -> str:
-    """Describes the column with the fewest groups; empty if none of the columns has groups."""
+    """Describes the column with the fewest groups, or returns an empty string."""
     numbers = dict[str, int]()
     descriptions = dict[str, str]()
     for column, cells in read_first_cells(content, columns).items():
@@ -53,7 +53,7 @@ def _describe_columns(content: TableContent, columns: Sequence[str]) -> str:
 
 
 def _describe_names(content: TableContent, images: Sequence[str]) -> str:
-    """Describes groups in the names of images; empty if there are none."""
+    """Describes groups in the names of images; returns an empty string if there are none."""
     groups = find_groups(images)
     group, number = find_largest_group(groups.values())
     if not number:

@@ -300,7 +300,7 @@ def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
 
 
 def describe_image_root(image_root: str, folder: str) -> str:
-    """Returns the message about a guessed image folder; empty if there is none."""
+    """Returns the message about a guessed image folder, or an empty string if there is none."""
     if not image_root:
         return ""
     return (
@@ -310,7 +310,7 @@ def describe_image_root(image_root: str, folder: str) -> str:
 
 
 def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
-    """Returns the message about folders with the files of tables; empty if there are none."""
+    """Returns the message about folders with the files of tables, or an empty string."""
     paths = sorted(image_folder.path for image_folder in image_folders)
     if not paths:
         return ""

@@ -135,7 +135,7 @@ class ImageFinder:
         return self._complete(path)
 
     def _find_part(self, parts: PartFolders, name: str) -> str:
-        """Returns the path of a name in one of several folders; empty if none has that name.
+        """Returns the path of a name in one of several folders, or an empty string.
 
         Raises:
             ValueError: several folders have the name.
@@ -209,7 +209,7 @@ class ImageFinder:
         return path
 
     def _find_similar(self, path: str, shown: str) -> str:
-        """Returns the name in a path's folder that is similar to its own; empty if there is none.
+        """Returns the name in a path's folder that is similar to its own, or an empty string.
 
         Raises:
             ValueError: several names are similar.

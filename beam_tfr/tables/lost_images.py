@@ -50,7 +50,7 @@ def _is_folder(text: str, base: str) -> bool:
 def describe_lost(
     paths: Iterable[str], folder: str, *, of_one_table: bool = True, is_around: bool = False
 ) -> str:
-    """Says what to do about images that are elsewhere; empty if they are not found.
+    """Says what to do about images that are elsewhere, or returns an empty string.
 
     Args:
         paths: paths in the tables, none of which has a file.
@@ -130,7 +130,7 @@ def list_outer_folders(folder: str) -> list[str]:
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:
-    """Returns the only folder that has all of some images; empty if there is none, or several.
+    """Returns the only folder that has all of some images, or an empty string.
 
     For the arguments, see `describe_lost`.
     """

@@ -100,7 +100,7 @@ def warn_of_lost_tables(
 
 
 def describe_strays(survey: PathSurvey) -> str:
-    """Returns the message about first images that are in another folder; empty if none are."""
+    """Returns the message about first images that are in another folder, or an empty string."""
     if not survey.strays:
         return ""
     base = survey.strays[0].base
@@ -121,7 +121,7 @@ def describe_strays(survey: PathSurvey) -> str:
 
 
 def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:
-    """Returns the folder whose subfolders mirror those of the tables; empty if there is none.
+    """Returns the folder whose subfolders mirror those of the tables, or an empty string.
 
     Args:
         tables, folder: all tables, and their folder.
@@ -167,7 +167,7 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
 
 
 def _describe_downloads(texts: Sequence[str], base: str) -> str:
-    """Says what to do about web addresses whose files are here by name; empty if they are not.
+    """Says what to do about web addresses whose files are here by name, or returns an empty string.
 
     Args:
         texts: the first paths in a table.

@@ -46,7 +46,7 @@ class MissingValues:
 
 
 def _text_of(cell: Any) -> str:
-    """Returns a cell as CSV would have it; empty unless it is a string or a number."""
+    """Returns a cell as CSV would have it, or an empty string unless it is a string or a number."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell) if isinstance(cell, (str, int, float)) else ""

@@ -95,7 +95,7 @@ def list_class_names(names: Iterable[str]) -> list[str]:
 
 
 def describe_spaces(column: str, cells: Iterable[Any]) -> str:
-    """Returns the message about spaces around names in cells; empty if there are none."""
+    """Returns the message about spaces around names in cells, or an empty string."""
     texts = [cell for cell in list_distinct(cells) if isinstance(cell, str)]
     spaced = [text for text in texts if text.strip() not in ("", text)]
     if not spaced:

@@ -28,7 +28,7 @@ def is_export_mark(path: str) -> bool:
 
 
 def read_export_splits(folder: str) -> frozenset[str]:
-    """Returns the splits of the export that contains a folder; empty if no export does.
+    """Returns the splits of the export that contains a folder, or an empty set if no export does.
 
     Args:
         folder: the folder of tables, with a trailing slash.
@@ -47,7 +47,7 @@ def read_export_classes(folder: str) -> list[str]:
 
 
 def _read_texts(folder: str, field: str) -> list[str]:
-    """Returns the strings in a field of `export.json`; empty if there is no such file of ours."""
+    """Returns the strings in a field of `export.json`, or an empty list."""
     with contextlib.suppress(ValueError, LookupError, TypeError):
         texts = parse_json(_read_mark(folder))[field]
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
@@ -56,7 +56,7 @@ def _read_texts(folder: str, field: str) -> list[str]:
 
 
 def _read_mark(folder: str) -> bytes:
-    """Returns the content of the `export.json` in or above a folder; empty if there is none."""
+    """Returns the content of the `export.json` in or above a folder, or empty bytes."""
     folder = folder.rstrip("/")
     for _ in range(_DEPTH):
         if "/" not in folder.removeprefix(storage.GCS):
@@ -69,7 +69,7 @@ def _read_mark(folder: str) -> bytes:
 
 
 def split_of_export(file: str, splits: frozenset[str]) -> str:
-    """Returns the split at the end of the name of an exported table; empty if there is none.
+    """Returns the split at the end of the name of an exported table, or an empty string.
 
     Examples are `instances_fold_1.json` and `d-fold_1-00000-of-00002.tfrecord`.
     """

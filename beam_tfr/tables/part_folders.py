@@ -44,7 +44,7 @@ class PartFolders(NamedTuple):
     endings: tuple[str, ...]
 
     def find(self, name: str) -> str:
-        """Returns the path of the file that a name means; empty if there is none.
+        """Returns the path of the file that a name means, or an empty string if there is none.
 
         Raises:
             ValueError: several files have the name.

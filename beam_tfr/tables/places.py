@@ -78,7 +78,7 @@ def _find_places(folders: Sequence[str], file: str) -> Collection[Place]:
 
 @functools.lru_cache  # called for each row of a table
 def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> str:
-    """Returns the only split that the place of a table names; empty if there is none."""
+    """Returns the only split that the place of a table names, or an empty string."""
     places = find_places(table, export_splits)
     return places[0].split if len(places) == 1 else ""
 
@@ -155,7 +155,7 @@ def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_unused_places(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about places that may name splits, but are ambiguous; may be empty.
+    """Returns the message about places that may name splits, but are ambiguous, or an empty string.
 
     All rows go to the default split then.
     """
@@ -204,7 +204,7 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
-    """Returns the message about images in folders with names of splits; may be empty.
+    """Returns the message about images in folders with names of splits, or an empty string.
 
     Empty if the only split is the default one, or if only some images are in such folders, which
     may be those of classes. All rows go to the default split then.
@@ -234,13 +234,13 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
 
 
 def describe_image_names(images: Iterable[str]) -> str:
-    """Returns the message about images whose names seem to name splits; empty if none do."""
+    """Returns the message about images whose names seem to name splits, or an empty string."""
     text = describe_split_names(image.rpartition("/")[2] for image in images)
     return f"{text}: {_CURES}" if text else ""
 
 
 def describe_ignored_splits(images: Mapping[str, int]) -> str:
-    """Returns the message about images in folders with names of splits; empty if there are none.
+    """Returns the message about images in folders with names of splits, or an empty string.
 
     Args:
         images: split that a folder is named after -> number of images.

@@ -39,7 +39,7 @@ class ImageColumns(NamedTuple):
         return frozenset(filter(None, [self.main, *self.alternatives, *self.companions]))
 
     def find_main(self, row: Container[str]) -> str:
-        """Returns the column that has the image of a row; empty if none has."""
+        """Returns the column that has the image of a row, or an empty string if none has."""
         for name in (self.main, *self.alternatives):
             if name in row:
                 return name

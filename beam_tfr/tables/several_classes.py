@@ -46,7 +46,7 @@ _PartsOf = dict[str, list[str]]  # text -> its parts
 
 
 def find_presence_column(columns: Iterable[str]) -> str:
-    """Returns the column with 0 if an image does not have the row's class; may be empty."""
+    """Returns the column with 0 if an image does not have the row's class, or an empty string."""
     numbers = collections.Counter(columns)
     by_name = {
         re.sub("[^a-z]", "", column.lower()): column
@@ -265,7 +265,7 @@ def _split_names(texts: Sequence[str], separator: str) -> _PartsOf:
 
 
 def _find_compound(parts_of: _PartsOf) -> str:
-    """Returns the first string whose parts all occur in other, shorter strings; empty if none.
+    """Returns the first string whose parts all occur in other, shorter strings, or an empty string.
 
     An example is `Mass|Nodule` if there are `Mass` and `Nodule`.
     """

@@ -309,7 +309,7 @@ def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
 
 
 def _read_split(cell: Any) -> str:
-    """Returns the name of a split in a cell; empty if the cell holds anything else."""
+    """Returns the name of a split in a cell, or an empty string if the cell holds anything else."""
     try:
         name = read_single_name(cell)
     except ValueError:

@@ -103,7 +103,7 @@ def choose_split_source(
 def _describe_unread_lists(
     tables: Sequence[str], folder: str, images: Sequence[str], root: str
 ) -> str:
-    """Returns the message about split lists near tables or images; empty if there are none."""
+    """Returns the message about split lists near tables or images, or an empty string."""
     if not images:
         return ""
     paths = [f"{root}{image}" for image in images]

@@ -53,7 +53,7 @@ def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _meaning_of(column: str) -> str:
-    """Returns the split of rows for which a column is true, from its name; empty if unclear.
+    """Returns the split of rows for which a column is true, from its name, or an empty string.
 
     For example, `test` for `is_test`, and an empty string for `train_test`.
     """

@@ -52,7 +52,7 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
 
 
 def _find_label(content: TableContent, uri_column: str) -> str:
-    """Returns the column, or field of objects, whose name suggests classes; may be empty.
+    """Returns the column, or field of objects, whose name suggests classes, or an empty string.
 
     In a table of SageMaker, this is the column that has metadata next to it.
     """

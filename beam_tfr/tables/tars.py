@@ -167,7 +167,7 @@ def _read_text(data: bytes) -> str | bytes:
 
 
 def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
-    """Returns the fields of a JSON object; empty for any other JSON value."""
+    """Returns the fields of a JSON object, or an empty dict for any other JSON value."""
     try:
         value = parse_json(data.decode())
     except ValueError as error:

@@ -41,7 +41,7 @@ def describe_unlabelled(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
 ) -> str:
-    """Returns the message about images of Pascal VOC that are left out; empty if there are none.
+    """Returns the message about images of Pascal VOC that are left out, or an empty string.
 
     Looks at the folders of the first images for each folder of XML files. Empty if an image does
     not have the name of its XML file.
@@ -81,7 +81,7 @@ def describe_unlisted(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
 ) -> str:
-    """Returns the message about images that no table lists; empty if there are none.
+    """Returns the message about images that no table lists, or an empty string if there are none.
 
     Looks at the folders of the listed images. If that would take long, the message says that they
     were not checked.
@@ -168,7 +168,7 @@ def _scan_names(table: str) -> Iterator[str]:
 def _describe_left_out(
     folders: Iterable[str], is_left_out: Callable[[str], bool], cause: str
 ) -> str:
-    """Returns the message about images in folders that are left out; empty if none are."""
+    """Returns the message about images in folders that are left out, or an empty string."""
     unfinished = ""
     left_out = list[str]()
     for folder in sorted(folders):

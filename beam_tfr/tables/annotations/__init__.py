@@ -102,7 +102,7 @@ def _naming_format(path: str) -> Iterator[None]:
 
 
 def _describe_encoding(error: UnicodeDecodeError) -> str:
-    """Says which text does not match its encoding, and how to fix it."""
+    """Says which text does not match the encoding of the file, and how to fix this."""
     begin = max(error.start - _SHOWN_BYTES, 0)
     text = error.object[begin : error.start + _SHOWN_BYTES]
     if error.encoding != "utf-8":
@@ -115,7 +115,7 @@ def _extension_of(path: str) -> str:
 
 
 def describe_doubts(files: Sequence[str], cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields messages about parts of annotations that are uncertain or not stored; often none.
+    """Yields messages about parts of annotations that are uncertain or not stored, if any.
 
     Args:
         files: all tables.

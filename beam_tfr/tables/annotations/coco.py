@@ -40,7 +40,7 @@ MOST_SHAPE_BYTES = 16 << 20  # 16 MiB of JSON for all masks and keypoints of an 
 
 
 class CocoImage(msgspec.Struct, gc=False):
-    """An image; LVIS has the URL of each image instead of a name."""
+    """An image, with a name or, in LVIS, a URL."""
 
     id: int | str
     file_name: str | None = None
@@ -124,7 +124,7 @@ class CocoCategory(msgspec.Struct):
     skeleton: msgspec.Raw = _EMPTY
 
     def list_keypoints(self) -> list[str]:
-        """Lists the names of the keypoints of each object; none if they are not named."""
+        """Returns the names of an object's keypoints, or an empty list if they have no names."""
         names = msgspec.json.decode(self.keypoints)
         return [*map(str, names)] if isinstance(names, list) else []
 
@@ -199,7 +199,7 @@ def _make_rows(
     *,
     has_boxes: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the row of an image, or a bad row for each entry if its objects are ambiguous.
+    """Yields the row of an image, or a bad row for each of its entries if there is a problem.
 
     Args:
         entries: the different entries with the id of the image.
@@ -221,7 +221,7 @@ def _make_rows(
 
 
 def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
-    """Says what exceeds a limit among the objects of an image; empty if they fit into a row."""
+    """Says which limit the objects of an image exceed, or returns an empty string."""
     if len(objects) > MOST_BOXES:
         return f"{len(objects):,} annotations, more than {MOST_BOXES:,}"
     num_bytes = 0
@@ -233,7 +233,7 @@ def _find_excess(objects: Sequence[CocoAnnotation]) -> str:
 
 
 def _find_other_images(entries: Sequence[CocoImage]) -> str:
-    """Says how entries with the same id differ; empty if there is only one entry."""
+    """Says how entries with the same id differ, or returns an empty string for a single entry."""
     if len(entries) == 1:
         return ""
     names = [f"{image.file_name!r:.100}" for image in entries]
@@ -294,7 +294,7 @@ def _say_repeated_images(
 def _find_classes(
     path: str, names: CategoryNames, objects: Iterable[CocoAnnotation]
 ) -> FileClasses:
-    """Returns the names of all categories, and the names of those that objects have."""
+    """Returns the names of all categories, and the names of the categories that objects have."""
     used_ids = {obj.category_id for obj in objects}
     known = {number: name for number, name in names.items() if isinstance(name, str)}
     used = frozenset(name for number, name in known.items() if number in used_ids)
@@ -307,9 +307,9 @@ def _say_corners(
     objects: Sequence[CocoAnnotation],
     say: Callable[[Note], object],
 ) -> None:
-    """Reports that boxes seem to be corners, because others end outside of their images.
+    """Reports that boxes seem to be corners, because some end outside of their images otherwise.
 
-    All boxes must be inside of their images if they are read as corners.
+    If read as corners, all boxes must be inside of their images.
     """
     beyond = []
     for obj in objects:
@@ -338,7 +338,7 @@ def _say_corners(
 def _say_keypoint_names(
     path: str, categories: Iterable[CocoCategory], say: Callable[[Note], object]
 ) -> None:
-    """Reports that the names of keypoints, and the lines between them, are not stored."""
+    """Reports that the names of keypoints and the lines between keypoints are not stored."""
     for category in categories:
         names = category.list_keypoints()
         if names:
@@ -372,7 +372,7 @@ def _drop_repeats(members: list[_HasId]) -> list[_HasId]:
 def _group_by_image(
     annotations: Iterable[CocoAnnotation], image_ids: Container[int | str]
 ) -> dict[int | str, list[CocoAnnotation]]:
-    """Groups annotations by the id of their image, which may be spelled as a string or a number."""
+    """Groups annotations by the id of their image, which may be a string or a number."""
     groups = collections.defaultdict[int | str, list[CocoAnnotation]](list)
     for annotation in annotations:
         groups[annotation.image_id].append(annotation)
@@ -432,7 +432,7 @@ def make_row(
 
 
 def _enclose_segment(segment: Any, image: CocoImage) -> list[float]:
-    """Returns left, top, width and height of the area under a mask; empty if it is unusable."""
+    """Returns left, top, width and height of a mask's area, or an empty list for a bad mask."""
     try:
         if not isinstance(segment, dict):
             return enclose_polygons(segment)

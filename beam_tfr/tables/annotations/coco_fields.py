@@ -20,7 +20,7 @@ _TURNED = re.compile(rb'"rotation"\s*:\s*-?(?!0+(?:\.0*)?\s*[,}])[0-9.]')
 def describe_other_fields(data: bytes) -> Iterator[str]:
     """Yields messages about parts of annotations in a COCO file that are not read.
 
-    Only the first annotation is parsed; the rest is only searched for rotated boxes.
+    Only the first annotation is parsed; the others are only searched for rotated boxes.
     """
     fields = [name for name in _read_first_annotation(data) if name not in _KNOWN]
     if fields:
@@ -34,7 +34,7 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
 
 
 def _read_first_annotation(data: bytes) -> list[str]:
-    """Lists the names of the fields of the first annotation; none if it cannot be read."""
+    """Lists the field names of the first annotation; none if the annotation cannot be read."""
     match = _ANNOTATIONS.search(data)
     if match is None:
         return []

@@ -1,7 +1,7 @@
 """Reads annotations from Create ML.
 
-A file is a list of images. Each box has the x and y of its center, a width and a height, all in
-pixels. The documentation of Create ML spells the keys `imagefilename` and `annotation`.
+A file is a list of images. Each box has a center (x and y), a width and a height, all in pixels.
+The documentation of Create ML spells the keys `imagefilename` and `annotation`.
 """
 
 import math
@@ -16,7 +16,7 @@ _NO_CATEGORY = -1
 
 
 class _Coordinates(msgspec.Struct):
-    """A box specified by its center; a missing side is NaN, which makes the box a bad one."""
+    """A box specified by its center; a missing number is NaN, which makes the box bad."""
 
     x: float = math.nan
     y: float = math.nan
@@ -46,7 +46,7 @@ class CreateMlImage(msgspec.Struct):
         return self.annotations if self.annotations is not None else self.annotation
 
     def find_missing(self) -> str:
-        """Returns the name of a missing field; empty if none is missing."""
+        """Returns the name of a missing field, or an empty string if none is missing."""
         if self.name is None:
             return "image"
         return "annotations" if self.boxes is None else ""

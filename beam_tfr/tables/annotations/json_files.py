@@ -78,7 +78,7 @@ class _Identified(msgspec.Struct):
 
 
 class _BadMember(NamedTuple):
-    """A member that cannot be read, and the reason."""
+    """A list member that cannot be read, and the reason."""
 
     data: msgspec.Raw
     problem: str
@@ -137,7 +137,7 @@ def read_json(path: str, file: IO[bytes], say: Callable[[Note], object]) -> Iter
 def _check_density(data: bytes) -> None:
     """Checks that a file does not consist of lists and objects that hold almost nothing.
 
-    These take 20 times as much memory as their size in bytes.
+    In memory, such lists and objects are 20 times as large as in the file.
 
     Raises:
         ValueError: the file consists of such lists and objects.
@@ -145,7 +145,8 @@ def _check_density(data: bytes) -> None:
     number = data.count(b"[") + data.count(b"{")
     if number > _MOST_LISTS and number * _LEAST_LIST_BYTES > len(data):
         raise ValueError(
-            f"has {number:,} brackets and braces in {len(data):,} bytes, far more than annotations"
+            f"has {number:,} brackets and braces in {len(data):,} bytes, far more than annotation "
+            "files have"
         )
 
 
@@ -185,10 +186,10 @@ def _without_nan(data: bytes, *, as_text: bool = False) -> bytes:
 def _read_loosely(
     path: str, data: bytes, error: msgspec.ValidationError, say: Callable[[Note], object]
 ) -> Iterator[_Row]:
-    """Yields the rows of a file that has an error.
+    """Yields the rows of a file that cannot be decoded as a whole because of `error`.
 
     Raises:
-        MsgspecError: the error, if no image is sound.
+        MsgspecError: no image can be read; this is `error`.
         ValueError: the file is of another kind.
     """
     has_many_members = data.count(b",") > _MOST_MEMBERS
@@ -216,10 +217,10 @@ def _read_loosely(
 
 
 def _check_lists(content: CocoFile | _LooseFile, data: bytes) -> None:
-    """Checks that a COCO file without objects or `categories` has none under other names.
+    """Checks a COCO file without objects or `categories` for such lists under other names.
 
     Raises:
-        ValueError: the file has such lists under other names.
+        ValueError: the file has lists under other names.
     """
     if content.annotations and content.categories is not None:
         return
@@ -250,7 +251,7 @@ def _read_coco_loosely(
 
 
 def _find_ids(bad_images: Iterable[_BadMember]) -> set[int | str]:
-    """Returns the ids of images in which other fields cannot be read."""
+    """Returns the ids of images that have other fields that cannot be read."""
     rest = [_decode_rest(member, _IDENTIFIED) for member in bad_images]
     return {image.id for image in rest if image is not None}
 
@@ -264,7 +265,7 @@ def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> 
 
 
 def _mark_annotation(member: _BadMember) -> BadAnnotation | None:
-    """Returns a stand-in for an object that cannot be read in full; None for an unknown image."""
+    """Returns a stand-in for an object that cannot be read in full; None without a known image."""
     owner = _decode_rest(member, _OWNERS)
     if owner is None:
         return None

@@ -1,4 +1,4 @@
-"""Recognizes kinds of JSON files that are mistaken for COCO's instances."""
+"""Recognizes kinds of JSON files that are mistaken for COCO files with boxes."""
 
 import contextlib
 import re
@@ -240,7 +240,7 @@ _KINDS = (
 
 
 def describe_kind(data: bytes) -> str:
-    """Describes a JSON file of a known kind without COCO boxes; empty for other files.
+    """Describes a JSON file of a known kind without COCO boxes, or returns an empty string.
 
     Raises:
         MsgspecError, RecursionError: the file is not JSON.
@@ -270,7 +270,7 @@ def describe_begin(begin: bytes) -> str:
 
 
 def _describe_marks(marks: Set[str]) -> str:
-    """Returns the message for the first kind of JSON with these marks; empty if there is none."""
+    """Returns the message for the first kind of JSON with these marks, or an empty string."""
     for kind in _KINDS:
         if kind.marks <= marks:
             return kind.message
@@ -278,7 +278,7 @@ def _describe_marks(marks: Set[str]) -> str:
 
 
 def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
-    """Yields the keys of a file, of the first members of COCO's lists, and of its first value.
+    """Yields the keys of a file, of the first members of COCO's lists, and of the first value.
 
     They are spelled `key`, `images[].key`, and `.key`, or `[].key` if the file is a list.
     """
@@ -323,7 +323,7 @@ def _find_marks_of_list(content: Sequence[msgspec.Raw]) -> Iterator[str]:
 
 
 def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
-    """Yields the keys of a file's first value, and its kind if it has keys or is a list."""
+    """Yields the keys of a file's first value, and the kind of the value if known."""
     keys = _keys_of(value)
     yield from (f".{key}" for key in keys)
     if keys:
@@ -336,7 +336,7 @@ def _find_marks_of_value(value: msgspec.Raw) -> Iterator[str]:
 
 
 def _begins(data: msgspec.Raw | None, mark: bytes) -> bool:
-    """Whether JSON exists, and begins with a bracket or brace."""
+    """Whether JSON data exists and begins with `mark`."""
     return data is not None and memoryview(data)[:1] == mark
 
 

@@ -1,4 +1,4 @@
-"""Recognizes exports of Labelbox, and says how to make a table of their boxes.
+"""Recognizes exports of Labelbox, and says how to make a table of the boxes in an export.
 
 See https://docs.labelbox.com/reference/export-image-annotations.
 """
@@ -19,10 +19,10 @@ _OLD_OBJECTS = (
 
 
 def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
-    """Describes an export of Labelbox and the command that converts it; empty for other files.
+    """Describes an export of Labelbox and the command that converts it, or returns an empty string.
 
     Args:
-        keys: the keys of an array member, or of an object in a line.
+        keys: the keys of a member of the array, or of an object in a line.
         in_lines: whether the file has an object in each line, rather than an array.
     """
     present = {*keys}
@@ -36,6 +36,6 @@ def describe_labelbox(keys: Iterable[str], *, in_lines: bool) -> str:
     program = objects if in_lines else f".[] | {objects}"
     return (
         "is a Labelbox export; write a row per box into a table: "
-        f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv; "
-        "images without a box are not in it"
+        f"(echo path,class,left,top,width,height; jq -r '{program}' FILE) > boxes.csv, "
+        "which then lacks the images without a box"
     )

@@ -1,4 +1,4 @@
-"""Finds objects in a COCO file that are outside of its list `annotations`."""
+"""Finds objects in a COCO file that are outside of the list `annotations`."""
 
 import contextlib
 import re
@@ -23,7 +23,7 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def describe_other_objects(lists: _Members) -> str:
-    """Reports objects in a COCO file that are not in `annotations`; empty if there are none.
+    """Returns a message about objects in a COCO file that are not in `annotations`, if any.
 
     Next to an empty list of annotations, only objects with the fields of COCO's annotations count.
 
@@ -45,7 +45,7 @@ def describe_other_objects(lists: _Members) -> str:
 
 
 def describe_other_case(keys: Iterable[str]) -> str:
-    """Reports COCO's keys that are spelled with capitals, such as `Annotations`; often empty."""
+    """Reports COCO's keys that have capitals, such as `Annotations`, or returns an empty string."""
     known_keys = {*keys}
     others = [key for key in known_keys if key.lower() in _LISTS and key.lower() not in known_keys]
     if not others:
@@ -57,7 +57,7 @@ def describe_other_case(keys: Iterable[str]) -> str:
 
 
 def _find_nested(members: _Members, without_objects: Iterable[str]) -> str:
-    """Returns the first key whose value holds objects or lists; empty if there is none."""
+    """Returns the first key whose value holds objects or lists, or an empty string."""
     for key, value in members.items():
         if key not in without_objects and _NESTED.match(memoryview(value)):
             return key
@@ -65,7 +65,7 @@ def _find_nested(members: _Members, without_objects: Iterable[str]) -> str:
 
 
 def _rename_list(name: str, value: msgspec.Raw) -> str:
-    """Returns the command that renames a list of COCO objects; empty for other lists."""
+    """Returns the command that renames a list of COCO objects, or an empty string."""
     try:
         objects = _OBJECTS.decode(value)
     except msgspec.ValidationError:

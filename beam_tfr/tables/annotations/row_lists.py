@@ -1,4 +1,4 @@
-"""Describes JSON with rows in lists below keys, and the jq command that writes them as JSON Lines.
+"""Describes JSON with rows in lists below keys, and the jq command that writes JSON Lines from it.
 
 {"data": [{"image": "1.jpg", "label": "cat"}]}    {"train": [{"image": …}], "test": [{"image": …}]}
 {"cat": ["1.jpg"], "dog": ["2.jpg"]}              {"image": ["1.jpg"], "label": ["cat"]}
@@ -44,7 +44,7 @@ class _List(NamedTuple):
 
 
 def describe_row_lists(content: _Values) -> str:
-    """Says how to make rows from a JSON object; empty for COCO and other objects.
+    """Says how to make rows from a JSON object; returns an empty string if there is no way.
 
     Args:
         content: key -> value.
@@ -64,7 +64,7 @@ def describe_row_lists(content: _Values) -> str:
 
 
 def _may_be_coco(content: _Values) -> bool:
-    """Whether an object has images or objects as in COCO, as far as the first of them shows."""
+    """Whether the file may be COCO, according to its keys and the first image or annotation."""
     if "images" not in content:
         objects = _find_list(content, "annotations")
         return objects is not None and _has_fields(objects.first, {"image_id"})
@@ -77,7 +77,7 @@ def _may_be_coco(content: _Values) -> bool:
 
 
 def _find_list(content: _Values, key: str) -> _List | None:
-    """Returns the list of a key; None if there is none, or if the list is empty."""
+    """Returns the list under a key; None if there is no list or an empty one."""
     return _find_lists({key: content[key]}).get(key) if key in content else None
 
 
@@ -86,12 +86,12 @@ def _is_object(value: msgspec.Raw) -> bool:
 
 
 def _has_fields(member: Any, fields: Collection[str]) -> bool:
-    """Whether the member of a list is an object with any of some fields."""
+    """Whether a list member is an object with at least one of the fields."""
     return isinstance(member, dict) and any(field in member for field in fields)
 
 
 def _find_parts(content: _Values) -> list[str]:
-    """Returns the keys of values that are COCO files by themselves, such as one for each split."""
+    """Returns the keys of values that are COCO files by themselves, for example one per split."""
     parts = list[str]()
     for key, value in content.items():
         try:
@@ -104,7 +104,7 @@ def _find_parts(content: _Values) -> list[str]:
 
 
 def _find_lists(content: _Values) -> dict[str, _List]:
-    """Returns the lists among the values, without empty ones."""
+    """Returns the lists among the values, without empty lists."""
     lists = dict[str, _List]()
     for key, value in content.items():
         try:
@@ -135,7 +135,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
     Args:
         rows: key -> the first object in its list.
         are_all: whether these lists are all that their object holds.
-        outer: the key of the object with these lists; empty if this is the file.
+        outer: the key of the object with these lists; empty if the object is the file.
     """
     with_images = {key: row for key, row in rows.items() if _find_image_column(row)}
     if not with_images and len(rows) == 1:
@@ -154,7 +154,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
 
 
 def _name_keys(rows: Mapping[str, Mapping[str, Any]], options: dict[str, str]) -> str:
-    """Returns the name of a column with the keys of lists of rows, and adds the option for it.
+    """Returns the name of a column for the keys of lists of rows, and adds an option for it.
 
     Args:
         rows: key -> the first row in its list.
@@ -196,7 +196,7 @@ def _describe_objects(key: str) -> str:
 
 
 def _describe_columns(lists: Mapping[str, _List]) -> str:
-    """Returns the message about columns that are stored as lists; empty for other lists.
+    """Returns the message about columns that are stored as lists, or an empty string.
 
     Args:
         lists: key -> a list, for all keys of the file.
@@ -213,7 +213,7 @@ def _describe_columns(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_paths(lists: Mapping[str, _List]) -> str:
-    """Returns the message about names of images by class or split; empty for other lists.
+    """Returns the message about image names by class or split, or an empty string.
 
     Args:
         lists: key -> a list, for all keys of the file.
@@ -227,7 +227,7 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_row_lists(lists: Mapping[str, _List]) -> str:
-    """Returns the message about rows that are lists, by split; empty for other lists.
+    """Returns the message about rows that are lists, by split, or an empty string for other lists.
 
     An example is split_zhou_OxfordPets.json of CoOp, whose rows are ["1.jpg", 0, "cat"].
 
@@ -247,7 +247,7 @@ def _is_image(value: Any) -> bool:
 
 
 def _describe_inner_objects(content: _Values) -> str:
-    """Returns the message about rows by id, or names of images by split and class; mostly empty.
+    """Returns the message about rows by id, or image names by split and class, or an empty string.
 
     Args:
         content: key -> value.
@@ -274,7 +274,7 @@ def _describe_inner_objects(content: _Values) -> str:
 
 
 def _describe_inner_rows(content: _Values) -> str:
-    """Returns the message about rows in lists two keys deep; empty for other objects.
+    """Returns the message about rows in lists that are two keys deep, or an empty string.
 
     Args:
         content: key -> value.
@@ -299,7 +299,7 @@ def _describe_inner_rows(content: _Values) -> str:
 
 
 def _find_inner_rows(value: msgspec.Raw) -> dict[str, dict[str, Any]]:
-    """Returns key -> the first row with an image, for the lists in an object with such rows."""
+    """Returns key -> the first row, for each list of an object whose first row names an image."""
     try:
         lists = _find_lists(_OBJECT.decode(value))
     except msgspec.ValidationError:
@@ -313,7 +313,7 @@ def _find_inner_rows(value: msgspec.Raw) -> dict[str, dict[str, Any]]:
 
 
 def _find_image_column(row: Mapping[str, Any]) -> str:
-    """Returns the first column that holds image names, or is named so; empty if there is none."""
+    """Returns the first column that holds an image name, else one named for images, else ""."""
     texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
     for key, cell in texts.items():
         if has_image_name(cell):
@@ -338,7 +338,7 @@ def _suggest_options(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_rows(code: str, options: Mapping[str, str]) -> str:
-    """Returns the command that writes rows, and options for them.
+    """Returns the command that writes rows, and the options for these rows.
 
     Args:
         code: the filter of jq.

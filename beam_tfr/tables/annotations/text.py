@@ -8,7 +8,7 @@ MAX_TEXT_BYTES = 1 << 20  # 1 MiB of an XML, YAML or label file; parsing 1 MiB o
 
 
 def read_text(file: IO[bytes]) -> str:
-    """Reads a small file as UTF-8, whatever encoding it declares.
+    """Reads a small file as UTF-8, whatever encoding the file declares.
 
     Raises:
         ValueError: the file is too long, or not UTF-8.
@@ -17,7 +17,7 @@ def read_text(file: IO[bytes]) -> str:
 
 
 def read_at_most(file: IO[bytes]) -> bytes:
-    """Returns the bytes of a small file; for a longer file, the limit and one byte more."""
+    """Returns the bytes of a small file; for a longer file, one byte more than the limit."""
     return file.read(MAX_TEXT_BYTES + 1)
 
 
@@ -41,7 +41,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_numbers(texts: Sequence[str]) -> list[float]:
-    """Parses strings as numbers; if one is not a number, all are NaN, which makes no box."""
+    """Parses strings as numbers; returns only NaN, an invalid box, if any is not a number."""
     try:
         return [float(text) for text in texts]
     except ValueError:

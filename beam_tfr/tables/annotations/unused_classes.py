@@ -1,4 +1,4 @@
-"""Describes classes that annotation files declare, but that no object has."""
+"""Describes classes that annotation files declare but no object has."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ def describe_unused_classes(files: Sequence[FileClasses], num_files: int) -> Ite
     """Yields a line about classes that no object has, if there are any objects.
 
     Args:
-        files: the classes of the files that were read, in the order of the files' names.
+        files: the classes of the files that were read, in the order of the file names.
         num_files: the number of all files.
     """
     names = dict.fromkeys(name for file in files for name in file.names)

@@ -1,12 +1,12 @@
 """Reads annotations in Pascal VOC's format: an XML file for each image.
 
 In the PASCAL VOC devkit, pixels count from 1, and the last pixel belongs to its box. Many programs
-count from 0. There are columns with the boxes in either reading; a third column has the devkit's
-reading, unless the file shows that it counts from 0; our exports state that they count from 1:
+count from 0. Two columns have the boxes in either reading; `box` has the devkit's reading, unless a
+file shows that its pixels count from 0. Our exports state that their pixels count from 1:
 
     box          like `box_from_1`, or an `OtherColumn` if a box with an area begins at 0
     box_from_0   as written
-    box_from_1   1 less on the left and at the top; in files from Roboflow, 1 less on all sides
+    box_from_1   left and top minus 1; in files from Roboflow, all sides minus 1
 """
 
 import codecs
@@ -70,12 +70,12 @@ _CLASS_FIELDS = frozenset({"name", "class", "label", "category"})  # in lower ca
 
 
 class _Box(NamedTuple):
-    """The xmin, ymin, xmax and ymax of an object, or why it has none.
+    """The xmin, ymin, xmax and ymax of an object, or why there is no box.
 
     Attributes:
-        from_0: the box if the pixels in its file count from 0, as it is written.
-        from_1: the box if they count from 1; its last pixel belongs to it, except in files from
-            Roboflow.
+        from_0: the box if pixels count from 0: as written.
+        from_1: the box if pixels count from 1; the last pixel belongs to the box, except in files
+            from Roboflow.
     """
 
     from_0: list[float] | BadCell
@@ -138,14 +138,14 @@ def _counts_ends_from_1(root: ElementTree.Element) -> bool:
 
 
 def _is_deleted(obj: ElementTree.Element) -> bool:
-    """Whether an object was deleted in LabelMe on the web, which keeps it in the file."""
+    """Whether an object was deleted in LabelMe on the web, which keeps such objects in the file."""
     return _text_of(obj, "deleted") == "1"
 
 
 def _is_of_another(name: str, path: str) -> bool:
     """Whether the image that a file names belongs to another file in the same folder.
 
-    The other file has the image's name, and names the image too.
+    The other file has the same stem as the image, and names the image too.
     """
     stem = _image_stem(name)
     folder, _, file = path.rpartition("/")
@@ -161,7 +161,7 @@ def _image_stem(name: str) -> str:
 
 
 def _read_image_name(path: str) -> str:
-    """Returns the image that a file names; empty if the file is missing or cannot be read."""
+    """Returns the image that a file names, or an empty string if the file cannot be read."""
     try:
         with storage.open_binary(path) as file:
             return _text_of(parse_voc(file), "filename") or ""
@@ -170,10 +170,10 @@ def _read_image_name(path: str) -> str:
 
 
 def _check_root(root: ElementTree.Element) -> None:
-    """Checks that a file that names no image is a file of Pascal VOC.
+    """Checks that a file that names no image is a Pascal VOC file.
 
     Raises:
-        ValueError: the file is not one.
+        ValueError: the file is not in this format.
     """
     if root.tag == "annotations":
         raise ValueError("is a CVAT file for all images; export it there as Pascal VOC or COCO")
@@ -188,7 +188,7 @@ def _check_root(root: ElementTree.Element) -> None:
 
 
 def _check_objects(root: ElementTree.Element) -> None:
-    """Checks that a file has no objects other than its `object` elements.
+    """Checks that a file has no objects outside of its `object` elements.
 
     Raises:
         ValueError: another element has a `bndbox`; or there is no `object`, and elements that are
@@ -215,7 +215,7 @@ def _check_objects(root: ElementTree.Element) -> None:
 
 
 def _may_hold_objects(element: ElementTree.Element) -> bool:
-    """Whether an element of the root is not about the image, and holds more than plain text."""
+    """Whether an element of the root is not about the image and may hold objects or a box."""
     if element.tag.lower() in _ABOUT_IMAGE:
         return False
     if len(element) or element.attrib:
@@ -316,7 +316,7 @@ def _text_of(element: ElementTree.Element, path: str) -> str | None:
 
 
 def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
-    """Returns the box of an object, or why it has none.
+    """Returns the box of an object, or why there is no box.
 
     Args:
         obj: the object.
@@ -347,7 +347,7 @@ def _read_box(obj: ElementTree.Element, *, counts_ends: bool) -> _Box:
 
 
 def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
-    """Returns the first tag that an element wrongly contains twice; empty if there is none."""
+    """Returns the first of the tags that an element contains more than once, or an empty string."""
     for tag in tags:
         if len(element.findall(tag)) > 1:
             return tag
@@ -355,7 +355,7 @@ def _find_repeated(element: ElementTree.Element, tags: Sequence[str]) -> str:
 
 
 def _read_name(obj: ElementTree.Element) -> str | BadCell | None:
-    """Returns the class of an object; None if it has none."""
+    """Returns the class of an object; None if there is no class."""
     if _find_repeated(obj, ("name",)):
         return BadCell("has more than one name")
     return _text_of(obj, "name")
@@ -380,7 +380,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
-    """Returns the box around the corners of a polygon, with elements x1, y1, x2, … or x and y.
+    """Returns the box around the corners of a polygon: elements x1, y1, x2, …, or x and y.
 
     The corners are points rather than pixels, so they do not count from 1.
     """
@@ -404,7 +404,7 @@ def _enclose_polygon(obj: ElementTree.Element) -> list[float] | BadCell:
 
 
 def _find_zero(boxes: Sequence[_Box]) -> OtherColumn | None:
-    """Returns a stand-in for boxes in a file that counts from 0; None if no box shows that."""
+    """Returns a stand-in for the boxes if a box shows that pixels count from 0; otherwise None."""
     for box in boxes:
         if isinstance(box.from_0, BadCell) or box.from_0 is box.from_1:
             continue
@@ -437,7 +437,7 @@ def _take_from_0(evidence: str) -> OtherColumn:
 
 
 def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Returns the message about files that name an image of another file; may be empty.
+    """Returns the message about files that name an image of another file, or an empty string.
 
     Args:
         cells: column -> its cells in the first files, with the column `file`.
@@ -448,13 +448,13 @@ def describe_other_names(cells: Mapping[str, Sequence[Any]]) -> str:
     verb = "names" if len(others) == 1 else "name"
     return (
         f"{len(others):,} of the first {len(cells['file']):,} XML files {verb} the image of "
-        f"another one, such as {others[0].own}.xml {others[0]!s:.100}: the image with the name of "
-        "the XML file is used if there is one"
+        f"another file, as {others[0].own}.xml names {others[0]!s:.100}: the image with the name "
+        "of the XML file is used if there is one"
     )
 
 
 def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Says why it is uncertain whether the first files count pixels from 0 or 1; may be empty.
+    """Says why it is uncertain whether pixels count from 0 or 1, or returns an empty string.
 
     Args:
         cells: column -> its cells in the first files, with the columns `box` and `box_from_0`.
@@ -477,9 +477,9 @@ def describe_origin(cells: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
-    """Lists the boxes in a cell of `box` that were read as counting from 1, without placeholders.
+    """Lists the boxes in a cell of `box` in which pixels were counted from 1, without placeholders.
 
-    Boxes that are the same in either reading, such as those around polygons, are left out too.
+    Boxes that are the same in either reading, such as boxes around polygons, are left out too.
 
     Args:
         cell: the cell.
@@ -497,7 +497,7 @@ def _moved_boxes(cell: Any, written: Sequence[Any]) -> list[list[float]]:
 
 
 def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
-    """Says what suggests counting from 1 in files that are assumed to count from 0."""
+    """Says what suggests that pixels count from 1 although they are assumed to count from 0."""
     names = ("file", SOURCE_WIDTH, SOURCE_HEIGHT)
     texts = [cells.get(name, itertools.repeat("")) for name in names]
     for boxes, file, width, height in zip(cells[VOC_FROM_0], *texts, strict=False):
@@ -506,14 +506,15 @@ def _describe_contradiction(cells: Mapping[str, Sequence[Any]]) -> str:
             if end:
                 return (
                     f"{file}: {end}, and it does not begin at 0, as if pixels counted from 1, "
-                    "while other boxes count from 0; look at some, and if those begin at 0 by "
-                    f"mistake, use {spell_option('feature_columns', f'{VOC_FROM_1}:bbox[xyxy]')}"
+                    "while other boxes count from 0; look at some boxes that begin at 0, and if "
+                    "that is a mistake, use "
+                    f"{spell_option('feature_columns', f'{VOC_FROM_1}:bbox[xyxy]')}"
                 )
     return ""
 
 
 def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None) -> str:
-    """Returns the side of a box, as written, that equals its image's size; empty if none does."""
+    """Says which written side of a box is the size of its image, or returns an empty string."""
     left, top, right, bottom = box
     if left < 1 or top < 1:
         return ""
@@ -525,7 +526,7 @@ def _find_last_pixel(box: Sequence[float], width: str | None, height: str | None
 
 
 def _read_flag(obj: ElementTree.Element, name: str) -> str:
-    """Reads a flag of an object: 0 if missing or `Unspecified`, 1 for a fraction, else its text."""
+    """Returns a flag of an object: 0 if missing or `Unspecified`, 1 for a fraction, or its text."""
     text = _text_of(obj, name) or ""
     if text.lower() in _UNSPECIFIED:
         return "0"

@@ -18,7 +18,7 @@ _FIRST_REMOTE = 2  # each file takes a request
 
 
 def describe_other_fields(files: Sequence[str]) -> str:
-    """Returns the message about object fields that are not read; empty if there are none.
+    """Returns the message about object fields that are not read, or an empty string.
 
     Only the first files are read.
     """
@@ -38,7 +38,7 @@ def describe_other_fields(files: Sequence[str]) -> str:
 
 
 def _list_other_fields(path: str) -> Iterator[str]:
-    """Yields the names of fields that have a value and are not read."""
+    """Yields the names of fields that have values but are not read."""
     # If a file cannot be read, its row reports that.
     with contextlib.suppress(OSError, ValueError, BeamTfrError, ElementTree.ParseError):
         with open_table(path) as file:

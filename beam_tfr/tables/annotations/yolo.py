@@ -100,7 +100,7 @@ class _Yolo(msgspec.Struct):
         """Returns the places of the images; `folder` is the folder of the file.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no places.
         """
         places = {}
         for key in SPLITS:
@@ -118,7 +118,7 @@ class _Yolo(msgspec.Struct):
 
 
 def _describe_keypoints(data: _Yolo) -> str:
-    """Says which keypoint fields are not stored; empty if the file has none."""
+    """Says which keypoint fields are not stored; returns an empty string if the file has none."""
     fields = {"kpt_names": data.kpt_names, "flip_idx": data.flip_idx}
     present = [name for name, value in fields.items() if value]
     if not present:
@@ -130,10 +130,10 @@ def _describe_keypoints(data: _Yolo) -> str:
 
 
 def _check_lengths(key: str, places: Iterable[str]) -> None:
-    """Checks that no place is longer than a path can be.
+    """Checks that no place is too long for a path.
 
     Raises:
-        ValueError: a place is longer.
+        ValueError: a place is too long.
     """
     longest = max(map(len, places), default=0)
     if longest > MAX_PATH_LENGTH:
@@ -143,7 +143,7 @@ def _check_lengths(key: str, places: Iterable[str]) -> None:
 
 
 def _describe_numbers(names: ClassNames) -> Iterator[str]:
-    """Yields a line if the numbers of classes cannot be their ids in a dataset."""
+    """Yields a line if class numbers cannot be the class ids of a dataset."""
     for label, name in enumerate(names.in_order()):
         if names.get(label) != name:
             yield f"its class numbers are not the class ids: {name!r:.60} becomes {label}"
@@ -151,7 +151,7 @@ def _describe_numbers(names: ClassNames) -> Iterator[str]:
 
 
 def _read_count(text: str) -> int:
-    """Parses the number of a class, or the number of all classes.
+    """Parses the number of a class, or the total number of classes.
 
     Raises:
         ValueError: the text is not such a number.
@@ -213,7 +213,7 @@ def read_yolo(path: str, file: IO[bytes], say: Callable[[str], object]) -> Itera
 
 
 def _take_first(files: Iterator[LabelFile]) -> list[LabelFile]:
-    """Returns the first label files, which show how to read their lines."""
+    """Returns the first label files, from which the form of all lines is determined."""
     first = []
     num_bytes = 0
     for file in itertools.islice(files, _SAMPLE_FILES):
@@ -265,7 +265,7 @@ def _parse(text: str) -> _Yolo:
 
 
 def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
-    """Returns the unread keys whose values may be places with images."""
+    """Returns the keys that are not read and whose values may be places with images."""
     places = dict[str, list[str]]()
     for key, value in fields.items():
         names = value if isinstance(value, list) else [value]
@@ -276,7 +276,7 @@ def _find_other_keys(fields: Mapping[Any, Any]) -> OtherKeys:
 
 
 def _check_names(fields: dict[Any, Any]) -> None:
-    """Checks that the names of classes are not a single string; removes names that are null.
+    """Checks that the class names are not a single string; removes the key if it is null.
 
     Raises:
         ValueError: the names are a string, such as the path of another file.
@@ -296,7 +296,7 @@ def _check_depth(text: str) -> None:
     """Checks that lists and mappings are not nested so deeply that the loader in C would crash.
 
     Raises:
-        ValueError: they are nested too deeply.
+        ValueError: lists or mappings are nested too deeply.
         YAMLError: the text is not YAML.
     """
     depth = 0
@@ -310,7 +310,7 @@ def _check_depth(text: str) -> None:
 
 
 def _read_lines(files: Iterable[LabelFile]) -> list[list[float]]:
-    """Returns the numbers in the lines of some label files, without lines that cannot be read."""
+    """Returns the numbers in each line of some label files; omits lines that cannot be read."""
     lines = []
     for file in files:
         for fields in file.split_lines():
@@ -361,7 +361,7 @@ def _read_row(
 
 
 def _locate(cell: Any, file: LabelFile, number: int) -> Any:
-    """Returns a cell; a bad one names its line in the label file, counted from 1."""
+    """Returns a cell; a bad cell names its label file, and the object by its number from 1."""
     if isinstance(cell, BadCell):
         return BadCell(f"{posixpath.basename(file.path)}, object {number}: {cell.problem}")
     return cell

@@ -34,7 +34,7 @@ class YoloImage(NamedTuple):
     Attributes:
         path: the path of the image.
         key: the key in `data.yaml` that includes the image: "train", "val" or "test".
-        problem: why the image is in no split; empty if it is in one.
+        problem: why the image is in no split; empty if the image is in a split.
     """
 
     path: str
@@ -50,7 +50,7 @@ class LabelFile(NamedTuple):
         path: the path where the label file is or should be.
         is_there: whether the file exists.
         data: the bytes of the file.
-        problem: why the file cannot be read; empty if it can.
+        problem: why the file cannot be read; empty if it can be read.
     """
 
     image: YoloImage
@@ -66,10 +66,10 @@ class LabelFile(NamedTuple):
 
 
 def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
-    """Yields the label file of each image; reads many in parallel.
+    """Yields the label file of each image; reads many files in parallel.
 
     Raises:
-        ValueError: a file cannot be read now, but may be readable later.
+        ValueError: a file cannot be read now, but perhaps later.
     """
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
         for begin in range(0, len(images), READ_AT_A_TIME):
@@ -98,7 +98,7 @@ def _read_label_file(image: YoloImage) -> LabelFile:
 
 
 def require_labels(files: Iterator[LabelFile], base: str, names: ClassNames) -> Iterator[LabelFile]:
-    """Yields the label files of all splits, after checking that each split has at least one.
+    """Yields the label files of all splits; checks that each split has at least one.
 
     Args:
         files: the label files of the images, one split after another.
@@ -139,7 +139,7 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
     if class_folders:
         return f"no image of {key} has a label file; {class_folders}"
     near = _find_elsewhere(image, base)
-    cure = f"; {near} is near: move or rename it, and all others" if near else ""
+    cure = f"; {near} is nearby: move or rename it, and all others" if near else ""
     return (
         f"no image of {key} has a label file: there is no {file.path} for {image}{cure}; "
         "if the images show no objects, create an empty label file for one of them; to convert "
@@ -148,9 +148,9 @@ def _describe_missing(files: Sequence[LabelFile], base: str, names: ClassNames) 
 
 
 def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
-    """Returns the message about images of a split in class folders; empty for other images.
+    """Returns the message about a split whose images are in class folders, or an empty string.
 
-    The folders are named like classes, or there is one per class, all with the same parent.
+    All folders have the same parent; their names are classes, or there is one folder per class.
     """
     folders = {posixpath.dirname(image) for image in images}
     folder_names = sorted(map(posixpath.basename, folders))
@@ -172,9 +172,9 @@ def _describe_class_folders(images: Sequence[str], names: ClassNames) -> str:
 
 
 def describe_imageless(images: Sequence[YoloImage]) -> str:
-    """Returns the message about label files without an image; empty if there are none.
+    """Returns the message about label files without an image, or an empty string if there are none.
 
-    Only the folders with label files of images are searched.
+    Only folders that may hold the label files of images are searched.
     """
     expected = {label_path(image.path) for image in images}
     imageless = list[str]()
@@ -194,7 +194,7 @@ def describe_imageless(images: Sequence[YoloImage]) -> str:
 
 
 def describe_shared(images: Sequence[YoloImage]) -> str:
-    """Reports images that share a label file, such as 1.jpg and 1.png; empty if there are none."""
+    """Reports images that share a label file, such as 1.jpg and 1.png, if any."""
     images_of = collections.defaultdict[str, list[str]](list)
     for image in images:
         images_of[label_path(image.path)].append(image.path)
@@ -209,9 +209,9 @@ def describe_shared(images: Sequence[YoloImage]) -> str:
 
 
 def find_respelled(missing: Sequence[LabelFile]) -> str:
-    """Finds a file that may be a missing label file under another spelling; empty if there is none.
+    """Finds a label file whose name is spelled differently, or returns an empty string.
 
-    Such a file is in the right folder, but for example named b.TXT or b.jpg.txt instead of b.txt.
+    The file is in the right folder, but named b.TXT or b.jpg.txt, for example, instead of b.txt.
     """
     names_of = collections.defaultdict[str, set[str]](set)
     for file in missing:
@@ -229,10 +229,10 @@ def find_respelled(missing: Sequence[LabelFile]) -> str:
 
 
 def _find_elsewhere(image: str, base: str) -> str:
-    """Finds a file in another folder that may be an image's label file; empty if there is none.
+    """Finds a file in another folder that may be an image's label file, or returns an empty string.
 
-    Looks next to the folder of the image, and then below `base`. The file may also belong to an
-    image with the same name in another split.
+    Looks next to the folder of the image, and then below `base`. The file may be that of an image
+    with the same name in another split.
     """
     name = posixpath.basename(image).lower()
     stem = posixpath.splitext(name)[0]

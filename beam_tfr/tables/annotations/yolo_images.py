@@ -1,7 +1,7 @@
 """Finds the images that a YOLO `data.yaml` names.
 
-Each of `train`, `val` and `test` names a folder with images, a text file with an image in each
-line, a pattern, an image, or a list of these, relative to `path`. See
+The keys `train`, `val` and `test` each name a folder with images, a text file with an image in
+each line, a pattern, an image, or a list of such places, relative to `path`. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
@@ -58,7 +58,7 @@ class YoloPlaces(NamedTuple):
     Attributes:
         folder: the folder of the file.
         path: the value of `path` in the file.
-        places: "train", "val" or "test" -> the places that it names.
+        places: "train", "val" or "test" -> the places that the key names.
     """
 
     folder: str
@@ -90,7 +90,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
 
 
 def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
-    """Reports folders of splits that the file does not name, next to image folders; may be empty.
+    """Reports folders of other splits, next to image folders, that the file does not name, if any.
 
     An example is images/test next to images/train, if the file names only images/train.
 
@@ -109,13 +109,13 @@ def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
     splits = [split for split in map(split_of_folder, place.split("/")) if split]
     key = next(key for key in _SPLIT_KEYS if splits[-1].startswith(key))
     return (
-        f"images in {', '.join(unnamed)} are left out, since it does not name that folder; to "
-        f"convert them, add the folder, such as `{key}: {place}`"
+        f"images in {', '.join(unnamed)} are left out, since the file does not name that folder; "
+        f"to convert them, add the folder, such as `{key}: {place}`"
     )
 
 
 def describe_other_keys(keys: OtherKeys, images: Sequence[YoloImage], base: str) -> str:
-    """Returns the message about images under keys that are not splits; empty if there are none.
+    """Returns the message about images under keys that are not splits, or an empty string.
 
     An example is `minival: images/minival`.
 
@@ -160,7 +160,7 @@ class _KnownImages(NamedTuple):
     names: Collection[str]
 
     def lacks(self, path: str) -> bool:
-        """Whether a path is a folder with other images, or a list of other images."""
+        """Whether a path is a folder with images, or a list of images, that are in no split."""
         if not path.endswith(_LIST):
             return path not in self.folders and _holds_images(path)
         with contextlib.suppress(OSError):
@@ -176,7 +176,7 @@ def _list_folders(images: Sequence[YoloImage]) -> set[str]:
 
 
 def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
-    """Reports lists next to a file that names the images of only one split; may be empty."""
+    """Reports split lists next to a file that names images of only one split, if any."""
     names = [name for names in places.places.values() for name in names]
     has_lists = any(name.endswith(_LIST) for name in names)
     if has_lists or len({image.key for image in images}) > 1:
@@ -187,7 +187,7 @@ def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> st
 
 
 def _list_other_splits(folder: str) -> Iterator[str]:
-    """Yields the paths that folders of other splits would have; they may not exist."""
+    """Yields the paths of folders for other splits, which may not exist."""
     names = folder.split("/")
     for number in reversed(range(len(names))):
         split = split_of_folder(names[number])
@@ -209,7 +209,7 @@ def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
     """Returns the folder that places are relative to: `path`, or otherwise the file's folder.
 
     Raises:
-        ValueError: neither folder has the first place.
+        ValueError: neither folder contains the first place.
     """
     if not places.path:
         return places.folder
@@ -226,8 +226,8 @@ def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
     if _find_end(places.folder, first):
         return places.folder
     raise ValueError(
-        f"there is no such file or folder: {_join(named, first)}; nor {_join(places.folder, first)}"
-        ": correct path, or remove path if the images are next to the file"
+        f"neither {_join(named, first)} nor {_join(places.folder, first)} exists: correct path, or "
+        "remove path if the images are next to the file"
     )
 
 
@@ -242,7 +242,7 @@ def _join(base: str, path: str) -> str:
 
 
 def _candidates(base: str, place: str) -> Iterator[str]:
-    """Yields the paths that a place may mean, the likeliest first.
+    """Yields the paths that a place may mean, from most to least likely.
 
     Roboflow writes ../train/images for train/images; Windows uses backslashes.
     """
@@ -253,9 +253,9 @@ def _candidates(base: str, place: str) -> Iterator[str]:
 
 
 def _find_end(base: str, place: str) -> str:
-    """Returns the longest end of a place that exists as a path below a folder; else empty.
+    """Returns the path below a folder to the longest end of a place, or an empty string.
 
-    For example, this is train/images next to the file, for the place /content/set/train/images. The
+    For example, /content/set/train/images ends in train/images, which may be next to the file. The
     end always includes the folder of the split.
     """
     parts = [part for part in place.replace("\\", "/").split("/") if part not in ("", ".", "..")]
@@ -353,9 +353,9 @@ def _resolve_lines(
 ) -> list[str]:
     """Returns the paths of the images that the lines of a list name.
 
-    Lines are relative to the folder of the list or of `data.yaml`, perhaps with backslashes. Or
-    they begin with folders from another machine, like Darknet's `data/obj_train_data/1.jpg`. The
-    first interpretation that finds one of the first images is used.
+    Lines are relative to the folder of the list or of `data.yaml`, perhaps with backslashes, or
+    begin with folders from another machine, like Darknet's `data/obj_train_data/1.jpg`. The first
+    interpretation in which one of the first images exists is used.
     """
     folder = posixpath.dirname(path)
     first_lines = lines[:_TRIED_LINES]
@@ -383,7 +383,7 @@ def _list_readings(lines: Sequence[str], folder: str, base: str) -> Iterator[_Li
 
 
 class _Lister:
-    """A lister of the images in places; lists each file and folder once, however it is spelled.
+    """Lists the images in places; lists each file and folder once, even if spelled differently.
 
     Args:
         base: the folder that places are relative to.

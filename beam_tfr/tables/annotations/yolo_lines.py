@@ -46,14 +46,14 @@ class ClassNames(dict[int, str]):
 class LineForm(NamedTuple):
     """The numbers that follow boxes and polygons in the lines of a set.
 
-    A single line does not show this: six numbers are a triangle, or a box with its confidence and
-    track.
+    A single line does not show which numbers follow: six numbers may be a triangle, or a box with a
+    confidence and a track id.
 
     Attributes:
         fifth: the meaning of a number after a box, for messages; empty if unknown.
-        has_tracks: whether two numbers after a shape are its confidence and the id of its track.
-        has_scores: whether a number after a polygon is its confidence.
-        are_six_unclear: whether six numbers may be a box and two others, or a triangle.
+        has_tracks: whether two numbers after a shape are a confidence and the id of a track.
+        has_scores: whether a number after a polygon is a confidence.
+        are_six_unclear: whether six numbers may be a box and two more numbers, or a triangle.
     """
 
     fifth: str = ""
@@ -62,7 +62,7 @@ class LineForm(NamedTuple):
     are_six_unclear: bool = False
 
     def describe(self) -> str:
-        """Says how the lines are read; empty if they have only shapes."""
+        """Says how the lines are read; returns an empty string if they have only shapes."""
         if self.has_tracks:
             return "a confidence and a track id after each shape, which are ignored"
         if self.has_scores:
@@ -76,7 +76,7 @@ class LineForm(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """The advice on how to store confidences, for messages; empty if lines have none."""
+        """How to store confidences, for messages; empty if lines have no confidences."""
         if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
             columns = "box:bbox[rel_center_xywh],confidence:float[box]"
             return f"; {spell_option('feature_columns', columns)} stores confidences"
@@ -90,7 +90,7 @@ class ObjectShape(NamedTuple):
         box: center x, y, width and height.
         keypoints: the keypoints of the object.
         polygon: the corners of the polygon.
-        confidence: the confidence of a prediction; NaN without one.
+        confidence: the confidence of a prediction; NaN if there is none.
     """
 
     box: list[float] | BadCell
@@ -193,10 +193,10 @@ def _is_odd(line: Sequence[float]) -> bool:
 
 
 def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether lines end in a confidence and the id of a track, judging by all lines that may.
+    """Whether lines end in a confidence and the id of a track, from all lines of even length.
 
-    All lines must look like that. Also, some id must not look like the end of a polygon, or all
-    shapes must be boxes.
+    All lines must end like this. Also, at least one id must be greater than 1, which no corner is,
+    or all shapes must be boxes.
     """
     if not all(map(_ends_in_track, lines)):
         return False
@@ -205,7 +205,7 @@ def _have_tracks(lines: Sequence[Sequence[float]]) -> bool:
 
 
 def _are_boxes_of_six(lines: Sequence[Sequence[float]]) -> bool:
-    """Whether all lines may be boxes with two more numbers; False if there are no lines."""
+    """Whether all lines may be boxes followed by two numbers; False if there are no lines."""
     may_be = [len(line) == _BOX + 2 and _is_box_inside(line) for line in lines]
     return bool(may_be) and all(may_be)
 
@@ -221,7 +221,7 @@ def _is_count(number: float) -> bool:
 
 
 def _is_box_inside(line: Sequence[float]) -> bool:
-    """Whether the first numbers in a line are a box that is entirely inside the image."""
+    """Whether the first numbers in a line are a box inside the image, except for a small part."""
     x, y, width, height = line[:_BOX]
     if width <= 0 or height <= 0:
         return False
@@ -230,10 +230,9 @@ def _is_box_inside(line: Sequence[float]) -> bool:
 
 
 def _name_fifth(lines: Collection[Sequence[float]]) -> str:
-    """Says what a fifth number means, from lines of five numbers; empty if unknown.
+    """Says what a fifth number means, from lines of five numbers, or returns an empty string.
 
-    Numbers before the box, or angles after it, are recognized because boxes would be outside of the
-    image.
+    The meaning is unknown unless the first four numbers of all lines are boxes inside the image.
     """
     if not lines or not all(map(_is_box_inside, lines)):
         return ""
@@ -248,7 +247,7 @@ def read_shape(
 ) -> ObjectShape:
     """Returns the shape in a line, without its class.
 
-    If the shape is bad, its box says why.
+    If the shape is bad, the box is a `BadCell` that says why.
     """
     numbers = read_numbers(fields)
     if isinstance(numbers, BadCell):
@@ -266,11 +265,11 @@ def read_shape(
 
 
 def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
-    """Returns the shape in six, eight or any even number of numbers."""
+    """Returns the shape in an even number of numbers, six or more."""
     if form.are_six_unclear and len(numbers) == _BOX + 2:
         problem = (
-            "six numbers may be a triangle, or a box and others such as its confidence: in all "
-            "such lines of the set, the first four are a box"
+            "six numbers may be a triangle, or a box and two more numbers, such as a confidence: "
+            "in all such lines of the dataset, the first four are a box"
         )
         return ObjectShape(BadCell(problem))
     if not form.has_tracks:
@@ -288,7 +287,7 @@ def _read_even(numbers: list[float], form: LineForm) -> ObjectShape:
 
 
 def _read_odd(numbers: list[float], form: LineForm) -> ObjectShape:
-    """Returns the shape in seven, nine or any odd number of numbers."""
+    """Returns the shape in an odd number of numbers, seven or more."""
     *corners, confidence = numbers
     if form.has_scores and 0 <= confidence <= 1:
         return _read_polygon(corners, confidence)
@@ -338,7 +337,7 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
-    """Returns a box, if its center may be a fraction; the box may be larger than the image."""
+    """Returns a box, or a `BadCell` if the center cannot be fractions, as if in pixels."""
     center = numbers[:2] if len(numbers) == _BOX else []
     for number in center:
         if _FAR_CENTER <= number < math.inf:
@@ -352,11 +351,14 @@ def _read_keypoints(numbers: list[float], count: str, size: str) -> list[Any] | 
     Args:
         numbers: the numbers of the keypoints.
         count: the number of keypoints.
-        size: how many numbers each keypoint has.
+        size: the number of numbers per keypoint.
     """
     num_more = len(numbers) - int(count) * int(size)
     if num_more:
-        problem = f"{len(numbers)} numbers, but `kpt_shape` says {count} keypoints of {size}"
+        problem = (
+            f"{len(numbers)} keypoint numbers, but `kpt_shape` says {count} keypoints of {size} "
+            "numbers each"
+        )
         hint = "; are they followed by a confidence?" if num_more in (1, 2) else ""
         return BadCell(problem + hint)
     if size == "3":

@@ -94,7 +94,7 @@ def _find_flags(content: TableContent, columns: Sequence[str]) -> _Flags:
 
 
 def _read_value(cell: Any) -> str:
-    """Reads the value of a cell; empty if the cell is not a flag."""
+    """Reads the value of a cell; returns an empty string if the cell is not a flag."""
     text = "" if cell is None else str(cell)
     return _VALUE_OF.get(text, "")
 
