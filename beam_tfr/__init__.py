@@ -2,7 +2,7 @@
 
 `convert`, `diff`, `duplicates`, `export`, `inspect`, `plan`, `remove`, `report`, `update` and
 `verify` are the commands as functions. Train with `beam_tfr.reader.load`, read single records with
-`Records`, ask a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
+`Records`, query a dataset's table of `contents`, and build pipelines with `beam_tfr.transforms`.
 Importing this package loads neither Beam nor TensorFlow.
 """
 

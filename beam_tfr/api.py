@@ -297,18 +297,18 @@ def export(
             docs/interoperability.md.
         split: name of a split, or of several, "train+test" or "all-test"; None for all.
         where: condition on the records to export: "label=hat", or several that must all be met,
-            {"label": "hat"}. Names are columns of the contents, or features, whose last part is
-            enough.
+            {"label": "hat"}. A name is that of a column of the contents or of a feature; the last
+            part of a feature's name is enough.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
         The export: `folder`, `format`, `images`, `splits` with the number of images in each,
-        `load`, a line of Python that opens it, and `fresh`, which is False if the export was
-        already complete.
+        `load`, a line of Python that opens the export, and `fresh`, which is False if the export
+        was already complete.
 
     Raises:
-        UsageError: the call is wrong, no record matches, or the output holds something else; also a
-            ValueError.
+        UsageError: the call is wrong, no record matches, or the output folder holds other files;
+            also a ValueError.
         DataError: the dataset is damaged, or the key of an image cannot be a file name.
         RunError: the run failed, or another dataset replaced this one; the same call resumes.
         InterruptedRunError: the run was interrupted.
@@ -370,6 +370,6 @@ def _beam_flags(runner: str | None, flags: Sequence[str]) -> list[str]:
 
 
 def _as_texts(paths: Paths) -> list[str]:
-    """Returns as a list one or several paths, which `public` has turned into strings."""
+    """Returns one or several paths as a list; `public` has already turned them into strings."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in several]

@@ -171,13 +171,13 @@ def _check_argument(argument: str) -> None:
 
 
 def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
-    """Warns about flags that accept one value but occur more than once; the last one counts.
+    """Warns about flags that accept one value but occur more than once; the last value counts.
 
     This lets a script append flags that replace earlier ones.
 
     Raises:
-        UsageError: a flag of `remove` is repeated, so it would not remove all images that the user
-            named.
+        UsageError: a flag of `remove` is repeated, so the command would not remove all images that
+            the user named.
     """
     flags = [argument.partition("=")[0] for argument in arguments]
     for name in parsed.single:

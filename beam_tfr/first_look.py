@@ -79,7 +79,7 @@ class FirstLook:
 
     Attributes:
         source: the input.
-        first_names: first names in folders in and next to the input.
+        first_names: the first names listed in folders inside and next to the input.
     """
 
     def __init__(self, source: Input, skipped: SkippedFiles = UNCOUNTED) -> None:
@@ -166,7 +166,7 @@ def check_folders(
     shares_option: str,
     notes: Iterable[str],
 ) -> None:
-    """Checks that the default layout reads folders as they seem to be meant.
+    """Checks that the default layout reads folders the way they seem to be meant.
 
     Args:
         source: the input.
@@ -176,7 +176,7 @@ def check_folders(
         notes: sentences about other findings in the files, read only if there is an error.
 
     Raises:
-        UsageError: the layout reads them differently; see `check_split_folders`. The message
+        UsageError: the layout would misread the folders; see `check_split_folders`. The message
             includes the notes.
     """
     if not source.has_default_layout:
@@ -190,7 +190,7 @@ def check_folders(
 
 
 def describe_pairs_in_folders(look: FirstLook) -> str:
-    """Returns a message about images in one folder that look like pairs; may be empty."""
+    """Returns a message about images in one folder that look like pairs; empty without any."""
     source = look.source
     if not isinstance(source.origin, Labeler) or source.pairs:
         return ""
@@ -216,7 +216,7 @@ def describe_lists(look: FirstLook) -> Iterator[str]:
 
 
 def _list_folders_to_images(root: str, paths: Sequence[str]) -> Iterator[str]:
-    """Yields the root, and on a disk the folders in it that hold all images, from the outermost."""
+    """Yields the root and, on a disk, the folders in it that hold all images, outermost first."""
     yield root
     if not paths or storage.is_remote(root):
         return
@@ -323,7 +323,7 @@ def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> 
 
     Args:
         listed: all files, with any extension.
-        files: the files that images ask for, whether they exist or not.
+        files: the files that would match the images, whether they exist or not.
         images: the images themselves.
     """
     stems = {os.path.splitext(path)[0] for path in listed & files}
@@ -332,7 +332,7 @@ def _find_strays(listed: Set[str], files: Set[str], images: Collection[str]) -> 
 
 
 def _cure_strays(strays: Sequence[str], keys: Sequence[str]) -> str:
-    """Suggests a path that derives these files from their images; empty if there is none."""
+    """Suggests a path that derives the names of these files from the names of their images."""
     images = [*map(os.path.basename, keys)]
     name = find_mask_name(images, [*map(os.path.basename, strays)])
     return f"; {name} names it by its image" if name else ""

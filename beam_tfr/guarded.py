@@ -1,4 +1,4 @@
-"""Starts Python processes that may crash, or that limits enforced by the kernel may end.
+"""Starts Python processes that may crash, or be ended by limits that the kernel enforces.
 
 They read files whose headers do not show how much memory or time reading takes.
 """
@@ -29,8 +29,8 @@ _PACKAGE_PARENT = str(Path(__file__).parents[1])
 def import_paths() -> list[str]:
     """Returns `sys.path` for a new Python process, with the folder of this package.
 
-    In `python -c`, it contains "", the current folder: the package may have been imported from
-    there, and the program may have changed its folder since.
+    In `python -c`, `sys.path` contains "", which stands for the current folder: the program may
+    have changed this folder since it imported the package from there.
     """
     paths = [*sys.path]
     if "" in paths and _PACKAGE_PARENT not in paths:

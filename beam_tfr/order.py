@@ -124,8 +124,8 @@ class Epoch:
     def _turn_circle(self, takes: Any, ops: ArrayOps) -> Any:
         """Rotates the circle of parts, so that it begins at a record drawn for the epoch.
 
-        The part that holds this record becomes two runs: the first run has its records from this
-        one on, and the last run has the records before.
+        The part that holds this record becomes two runs: the first run starts with this record, and
+        the last run has the part's records before it.
 
         Args:
             takes: number of records in each part: int64 [n].
@@ -282,8 +282,9 @@ class Order:
     def host_streams(self) -> range:
         """The streams that this host reads.
 
-        If the number of streams is a multiple of the number of hosts, they hold only this host's
-        examples. Otherwise, the host also reads examples of other hosts, without decoding them.
+        If the number of streams is a multiple of the number of hosts, these streams hold only this
+        host's examples. Otherwise, the host also reads examples of other hosts, without decoding
+        them.
         """
         shared = math.gcd(self.num_hosts, self.streams)
         return range(self.host_index % shared, self.streams, shared)

@@ -55,19 +55,20 @@ class Convert(beam.PTransform):
         options: checked options.
         source: result of `open_source(options)`, if it is already open.
         run_id: a unique id, under which the run holds the folder's lock.
-        base: the dataset to update: the records of images that it has are copied.
+        base: the dataset to update, from which the records of unchanged images are copied.
         update: what the history records about an update.
         removed: images that were taken down from the dataset in the output, and are left out.
         guarded: whether guarded processes decode the images.
-        splits_of: with `stratify`, the dataset whose splits its images keep; None to divide all
+        splits_of: with `stratify`, the dataset whose images keep their splits; None to divide all
             images. If the source is another dataset, shares choose the splits of images that only
             the source has.
-        before: the dataset to update: images whose split differs from this dataset are counted.
-        drop_limit: how many images of that dataset may be dropped; None for all.
-        groups: step from the beginning of the pipeline to images that must share a split, as in
-            `ChooseSplits`.
-        copies: step from the beginning of the pipeline to copies that are rejected, as
-            `reject_copies` accepts them.
+        before: the dataset to update; images whose split differs from their split in it are
+            counted.
+        drop_limit: how many images of `before` may be dropped; None for all.
+        groups: step that begins the pipeline and yields images that must share a split, as
+            `ChooseSplits` accepts them.
+        copies: step that begins the pipeline and yields copies to reject, as `reject_copies`
+            accepts them.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
             to lists of `Item`, and keeps their order.
         on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
@@ -295,7 +296,7 @@ class Convert(beam.PTransform):
         return not isinstance(self.source.origin, BaseDataset) or self._adds_images()
 
     def _find_known_splits(self) -> BaseDataset | None:
-        """Returns the dataset whose splits its images keep; None if shares do not decide."""
+        """Returns the dataset whose images keep their splits; None if shares choose no splits."""
         return self.splits_of if self.options.stratify else None
 
     def _follow_copies(
@@ -406,7 +407,7 @@ class Repair(Convert):
         broken: names of the shards to rebuild.
         run_id, removed, guarded: see `Convert`.
 
-    Output: a PCollection with a single None, if all of them are rebuilt.
+    Output: a PCollection with a single None, if all broken shards are rebuilt.
     """
 
     def __init__(

@@ -52,20 +52,20 @@ class Records(Sequence[Any]):
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
+        split: name of a split; several, "train+validation"; "all"; all except some, "all-fold4"; or
             slices, "train[:80%]", as for `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
-            features by the manifest's names, with the pixels as `image`, masks as `mask` (int32
-            [height, width]), and the images of pairs by their names (the same) instead of the
-            encoded bytes. "image": the image alone. "encoded": as "pair", with the encoded bytes.
+            features by the manifest's names, but the pixels as `image`, masks as `mask` (int32
+            [height, width]), and the pixels of paired images by their names, instead of the encoded
+            bytes. "image": the image alone. "encoded": as "pair", with the encoded bytes.
             "raw_record": the serialized tf.train.Example. Datasets without images have "dict"
             (feature -> list of values) and "raw_record".
-        one_hot: labels become float32 [classes]: 1 for the class of the image, or for each of
-            several, and 0 for the others.
+        one_hot: labels become float32 [classes]: 1 for each class of the image, and 0 for the
+            others.
         boxes: returns the objects of each image in place of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
-            "classes": int64 [objects]}), and "dict" `masks` too, uint8 [objects, height, width], if
-            the dataset has masks of boxes.
+            "classes": int64 [objects]}), and "dict" also contains `masks`, uint8 [objects, height,
+            width], if the dataset has masks of boxes.
         target: column that replaces the labels, such as a number to predict.
         transform: function called with each image, or its bytes. With `boxes`, or masks or pairs
             in a "dict", it is called with (image, dict of the other features), and returns such a
@@ -161,8 +161,8 @@ class Records(Sequence[Any]):
             Another sequence.
 
         Raises:
-            UsageError: the condition is not an expression, names no column, or has results other
-                than true and false.
+            UsageError: the condition is not an expression, names a column that does not exist, or
+                has results other than true and false.
             DataError: the contents are missing or damaged.
             NotInstalledError: pyarrow is missing.
         """

@@ -57,7 +57,7 @@ _REFUSED = re.compile(rf"{PACKED.pattern}|\.tfrec(?:ords?)?[^/]*\Z")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Input:
-    """The input of a conversion, and the known facts about it before the pipeline runs.
+    """The input of a conversion, and what is known about it before the pipeline runs.
 
     Attributes:
         root: folder that all keys are relative to, with a trailing slash.
@@ -68,7 +68,7 @@ class Input:
         plan: name, suffix, options and other fields of the future plan.
         renames: class -> its new name.
         has_default_layout: whether no option sets the layout of paths.
-        has_list: whether a list names more files.
+        has_list: whether a list names additional files.
         notes: sentences about choices that no option makes.
     """
 
@@ -113,7 +113,7 @@ class Input:
 
     @property
     def missing(self) -> str:
-        """A message if none of the first images in tables exists; else empty."""
+        """A message if none of the first images in tables exists; otherwise empty."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""
 
     @property
@@ -156,7 +156,7 @@ class _Classes(NamedTuple):
     """The classes that `classes=` names.
 
     Attributes:
-        allowed: the only classes, in order; None for any.
+        allowed: the allowed classes, in order; None if any class is allowed.
         first: classes of a dataset, which get the first ids.
         first_number: number of the first class, if the file has numbers.
         note: what the file may be if it is not a list of classes; usually empty.
@@ -354,8 +354,8 @@ def _describe_packed_pairs(options: ConvertOptions, patterns: Sequence[str]) -> 
 def _list_exclusions(options: ConvertOptions, patterns: Sequence[str]) -> tuple[str, ...]:
     """Lists the patterns of files to skip.
 
-    In addition to the patterns in the options, they skip the output, and masks and other images of
-    pairs, all of which may be in a folder of the input.
+    In addition to the patterns in the options, these patterns skip the output, and masks and other
+    images of pairs, all of which may be in a folder of the input.
     """
     exclude = list(options.exclude)
     output = options.output.rstrip("/")

@@ -8,8 +8,8 @@ run:
     run ◀── {"pid": 7} ── fork_workers                                           once it exists
     run ◀── {"pid": 7, "status": 0} ── fork_workers                              at its end
 
-`multiprocessing` also has such a process, but that process runs the user's program again if it
-lacks `if __name__ == "__main__":`, and so starts the conversion twice.
+`multiprocessing` also has such a process, but that process runs the user's program again, and so
+starts the conversion twice, if the program lacks `if __name__ == "__main__":`.
 
 All of these processes end when their standard input ends, which the run holds open. Otherwise
 workers would outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
@@ -104,7 +104,7 @@ def fork_workers(reports: int) -> None:
 
 
 def _share_memory_budget() -> None:
-    """Limits the memory for decoding to that of one process, over all workers together."""
+    """Limits the memory for decoding in all workers together to the limit of one process."""
     from beam_tfr.images.limits import BUDGET
 
     BUDGET.share()

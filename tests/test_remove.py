@@ -75,7 +75,7 @@ def test_by_key_with_those_of_the_same_bytes_and_rejects(place: Path, beam_tfr: 
     done = beam_tfr("remove", place / "d", "--keys", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 2 records; removed.txt keeps them out" in done.out
-    assert "does not have 1 of the specified ones: cat/nowhere.jpg" in done.err
+    assert "does not have 1 of the specified images: cat/nowhere.jpg" in done.err
     keys = ("cat/1.jpg", "owl/same.jpg", "cat/bad.jpg")
     files, lines = split_removed(place / "d")
     assert files == without(place, *keys)
@@ -198,7 +198,7 @@ def test_a_list_may_have_other_line_ends_and_names_of_any_bytes(
         (("--where", "class"), "--where class: must be NAME=VALUE"),
         (("--where", "size=3"), "there is no column 'size'"),
         (("--where", "class=cow"), "no image in"),
-        (("--keys", "none.txt"), "does not have 1 of the specified ones: cat/nowhere.jpg"),
+        (("--keys", "none.txt"), "does not have 1 of the specified images: cat/nowhere.jpg"),
         (("--keys", "none.txt", "--where", "class=cat"), "not allowed with"),
         ((), "one of the arguments --keys --sha256 --where is required"),
         (("--keys", "none.txt", "--overwrite"), "--overwrite"),
@@ -233,7 +233,7 @@ def test_a_key_with_a_line_break_is_named_in_json_lines(
     flag = "--keys" if command == "remove" else "--absent"
     refused = beam_tfr(command, place / "d", flag, lines)
     assert refused.code == 2
-    assert "the key 'dog/a\\nb.jpg', which has a line break" in refused.err
+    assert "the key 'dog/a\\nb.jpg' in the dataset contains a line break" in refused.err
     assert "JSON Lines" in refused.err
     listed = write_lines(place / "keys.jsonl", json.dumps({"key": "dog/a\nb.jpg"}))
     found = beam_tfr("verify", place / "d", "--absent", listed)
@@ -313,7 +313,7 @@ def test_what_is_not_there_yet_is_kept_out(place: Path, beam_tfr: Command) -> No
     done = beam_tfr("remove", place / "d", "--sha256", listed, "--allow_missing")
     assert done.code == 0, done.err
     assert "removed: 0 records; removed.txt keeps them out" in done.out
-    assert "does not have 1 of the specified ones" in done.err
+    assert "does not have 1 of the specified images" in done.err
     assert beam_tfr("remove", place / "d", "--sha256", listed).code == 0  # is kept out already
     assert (
         place / "d/removed.txt"

@@ -56,7 +56,7 @@ class Hashes(NamedTuple):
         return near
 
     def distances(self, left: Rows, right: Rows) -> Rows:
-        """Counts the bits in which the images of each pair differ, mirrored if that gives fewer."""
+        """Counts the bits in which each pair differs, or would differ with one image mirrored."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
         return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)

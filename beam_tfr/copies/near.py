@@ -3,13 +3,14 @@
 Comparing every image with every other would take too long. The bits of a hash are therefore divided
 into so many bands that two near hashes differ by at most two bits in one of the bands (see Qin et
 al., "GPH: Similarity Search in Hamming Space", 2018). For each band, an image is put into the
-bucket of its bits, and into the buckets with one bit inverted. Two bands that differ by two bits
-then share a bucket, and only images that share a bucket are compared. So no pair is missed.
+bucket for its bits in this band, and into the buckets for these bits with one of them inverted. Two
+bands that differ by two bits then share a bucket, and only images that share a bucket are compared.
+So no pair is missed.
 
 If thousands of images share a bucket, comparing all pairs would take hours. Each image is then
-compared with some others there, and all of them are compared again with other bands, which divide
-the bits differently. Pairs of images that are crowded in both may be missed; such images are
-reported.
+compared with some others there, and all of them are compared again using other bands, which divide
+the bits differently. Pairs of images that are crowded in bands of both kinds may be missed; such
+images are reported.
 """
 
 import concurrent.futures
@@ -278,7 +279,7 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
 def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
     """Returns the places at which a bucket continues, except where its images share another bucket.
 
-    Images with equal bands share all of their buckets. They are compared only in their own.
+    Images with equal bands share all of their buckets. They are compared only in their own bucket.
 
     Args:
         keys: the bucket at each place, sorted.
@@ -312,7 +313,7 @@ def _find_crowded(keys: UInt64, places: Rows) -> Rows:
 
 
 def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
-    """Returns where each bucket begins among some places, and how many of the places it has."""
+    """Returns where each bucket begins among some places, and how many of the places it holds."""
     begins = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
     begins = np.insert(begins, 0, 0)
     return begins, np.diff(begins, append=len(places))
@@ -330,7 +331,7 @@ def _sort_out_buckets(
         components: the components of the images.
 
     Returns:
-        The places in buckets in which no neighbors are linked, and the places in the others.
+        The places in buckets in which no neighbors are linked, and the places in the other buckets.
     """
     if not len(places):
         return places, places

@@ -2,8 +2,8 @@
 
 For each band of its hash, an image is put into the parts that hold its buckets (see `near`), and
 into one part by the checksum of its source. Copies share one of these parts. A part yields pairs of
-images, by the numbers of their records. `clusters` makes clusters from the pairs of all parts, for
-which only images that have copies are needed.
+images, by the numbers of their records. `clusters` makes clusters from the pairs of all parts,
+which needs only the images that have copies.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Bounds the memory and time of looking at an input, whatever its files contain.
 
 Before a run, a command looks at the first files and rows to find out what they are and whether they
-are unusual. For valid input, this takes seconds and some hundred MB, however large the input is.
+are unusual. For valid input, this takes seconds and a few hundred MB, however large the input is.
 Each kind of file has limits of its own (docs/reliability.md). The limits here are for files that
 those limits do not foresee, such as a small file that expands without end.
 """
@@ -45,7 +45,7 @@ class _Usage(NamedTuple):
         return cls(peak, time.process_time(), opened.num_bytes)
 
     def describe_excess(self, before: "_Usage") -> str:
-        """Returns the use of a resource since then, if it is more than allowed; else empty."""
+        """Returns the use of a resource since `before`; empty if it is not more than allowed."""
         num_bytes = self.opened_bytes - before.opened_bytes
         grown = self.peak_bytes - before.peak_bytes
         if grown > MOST_BYTES + BYTES_PER_BYTE * num_bytes:
@@ -82,7 +82,7 @@ def bounded_look(given: Sequence[str]) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, given: Sequence[str]) -> None:
-    """Measures until a look ends; ends the process if the look uses too much."""
+    """Measures the resources until a look ends; ends the process if the look uses too much."""
     before = _Usage.measure()
     while not ended.wait(_PERIOD_S):
         excess = _Usage.measure().describe_excess(before)

@@ -15,7 +15,7 @@ from beam_tfr.schema.untrusted import parse_json
 class ExportMark:
     """`export.json`: the source of an export, and whether the export is complete.
 
-    The mark of a complete export also holds its size.
+    The mark of a complete export also holds the size of the export.
 
     Args:
         output: folder of the export.
@@ -34,7 +34,7 @@ class ExportMark:
             False if the folder is empty, or holds a part of the export.
 
         Raises:
-            UsageError: the folder holds something else, or files were changed after the export.
+            UsageError: the folder holds other files, or files were changed after the export.
         """
         if not storage.find(self._path):
             self._refuse_other_files()
@@ -106,5 +106,5 @@ class ExportMark:
 
 
 def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
-    """Describes how a mark differs from the expected one; empty if it does not."""
+    """Returns how a mark differs from the expected one; empty if it does not differ."""
     return differences.describe_changes({name: content.get(name) for name in expected}, expected)

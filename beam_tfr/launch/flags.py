@@ -172,7 +172,7 @@ def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) 
 
 
 def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) -> str:
-    """Advises which flag lets another engine use all of its cores; empty if no flag is needed."""
+    """Returns which flag lets another engine use all of its cores; empty if no flag is needed."""
     flink = beam_options.view_as(beams.FlinkRunnerOptions)
     is_cluster = flink.flink_master not in _THIS_MACHINE
     is_flink = type(runner).__name__ == "FlinkRunner"
@@ -286,7 +286,7 @@ def make_run(
         runner: result of `choose_runner`; None for Dataflow.
         step: the step.
         beam_options: Beam's options.
-        arguments: more arguments of `JobRun`.
+        arguments: other arguments of `JobRun`.
     """
     if runner is None:
         return jobs.JobRun(step, beam_options, **arguments)

@@ -204,7 +204,7 @@ def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
 
 
 def _build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Builds name -> content of the files for other programs and of `SUMS_FILE`."""
+    """Builds the files for other programs and `SUMS_FILE`; returns name -> content."""
     metadata = publish.build_metadata(dataset)
     contents = [contents_name(task.entry.file) for task in list_tasks(dataset)]
     checksums = [(name, storage.sha256(storage.join(dataset.folder, name))) for name in contents]

@@ -101,7 +101,7 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
         "{folders} without images next to folders with images: `beam-tfr plan` names them"
     ),
     "mask_names": (
-        "{files} named like masks of others, but converted as images; `pair=` puts each mask "
+        "{files} named like masks of other files, but converted as images; `pair=` puts each mask "
         "into the record of its image, see `beam-tfr plan`"
     ),
     "mask_folders": (
@@ -163,13 +163,13 @@ class Result(Printable):
             `split_folders` (of tables), in folders named like splits; `mask_names` and
             `mask_folders`, masks that are converted as images; `pair_folders`, in folders of pairs.
 
-            Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, images in
-            another split than before, or copies of these; `followed`, images put into the split of
-            a copy that they replace; `unhashed`, images compared only by their bytes; `crowded`,
-            images some of whose near copies may be missed.
-        new_ids: how the label ids differ from those of the replaced dataset; empty if they do not.
-        lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
-            none.
+            Copies and updates: `left_out`, images that removed.txt keeps out; `moved`, images in a
+            different split than before, or copies of such images; `followed`, images put into the
+            split of a copy that they replace; `unhashed`, images compared only by their bytes;
+            `crowded`, images some of whose near copies may be missed.
+        new_ids: how the label ids differ from those of the replaced dataset; empty if they are
+        equal. lost_splits: a sentence about splits that only the replaced dataset has; empty if
+        there are none.
         renamed: class of the replaced dataset -> its new name; its id stays the same.
         changed: for an update, the number of records that were "added", "removed", "changed",
             "relabelled" and "renamed".
@@ -241,8 +241,8 @@ class Result(Printable):
     def notes(self) -> tuple[str, ...]:
         """Sentences about splits and masks.
 
-        They describe images with the same bytes in several splits, classes that a split lacks, and
-        conflicting palettes of masks.
+        The sentences describe images with the same bytes in several splits, classes that a split
+        lacks, and conflicting palettes of masks.
         """
         dataset = self.manifest
         encoding = dataset.options["encoding"]
@@ -361,7 +361,7 @@ class Result(Printable):
             yield f"note:    {note}"
 
     def describe_new_ids(self) -> str:
-        """Describes how label ids differ from those in the replaced dataset; empty if equal."""
+        """Returns how label ids differ from those in the replaced dataset; empty if none differ."""
         if not self.new_ids:
             return ""
         note = f"class ids have changed since the replaced dataset: {self.new_ids}"
@@ -410,7 +410,7 @@ class Result(Printable):
         yield f"next:    beam-tfr verify {folder}"
 
     def _describe_arguments(self) -> str:
-        """Returns more arguments that `load` needs for this dataset."""
+        """Returns the other arguments that `load` needs for this dataset."""
         features = self.manifest.feature_kinds
         if features.boxes and self.manifest.options["encoding"] in IMAGE_ENCODINGS:
             return ", boxes='xyxy'"
@@ -420,7 +420,7 @@ class Result(Printable):
 
 
 def _describe_palettes(dataset: Manifest) -> str:
-    """Describes conflicting palettes of masks; may be empty."""
+    """Returns a sentence about conflicting palettes of masks; empty if there are none."""
     if not any(companion.marks_places for companion in dataset.feature_kinds.companions):
         return ""
     shards = [shard.name for shard in planned_shards(dataset)]

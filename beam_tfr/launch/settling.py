@@ -193,7 +193,7 @@ def _choose_first(
 
 
 def _add_changes(update: Update, first: str) -> Update:
-    """Adds the changes made by the first step to those of an update, if they are known."""
+    """Adds the changes that the first step made, if they are known, to those of an update."""
     updates = read_history(first)
     if not updates or "added" not in updates[-1]:
         return update

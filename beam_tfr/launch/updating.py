@@ -240,7 +240,8 @@ def _describe_missing(dataset: Manifest, images: FoundImages) -> str:
     named = ", ".join(images.missing[:_MOST_NAMED])
     if len(images.missing) > _MOST_NAMED:
         named += ", …"
-    return f"{dataset.folder} does not have {len(images.missing):,} of the specified ones: {named}"
+    number = len(images.missing)
+    return f"{dataset.folder} does not have {number:,} of the specified images: {named}"
 
 
 def _names_input(changes: Mapping[str, Any]) -> bool:

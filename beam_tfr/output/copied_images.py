@@ -42,7 +42,8 @@ class CopiedImages:
         images: the images that have copies.
         clusters: the clusters of these images.
         keys: the keys of these images.
-        crowded: number of images that may have more copies, because too many others look like them.
+        crowded: number of images that may have more copies than were found, because too many others
+            look like them.
     """
 
     dataset: Manifest
@@ -71,8 +72,8 @@ class CopiedImages:
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
         """Yields "key NUL name" for each image that must share a split with others.
 
-        The name is that of the group: the smallest key in it. Groups of the layout that share a
-        copy become one group.
+        The name of a group is the smallest key in it. Groups of the layout that contain copies of
+        the same image become one group.
 
         Args:
             only_torn: whether to leave out groups that are already in one split.

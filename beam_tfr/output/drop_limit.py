@@ -64,7 +64,7 @@ class DropLimit(NamedTuple):
         )
 
     def describe_excess(self, dropped: int, plan: Plan) -> str:
-        """Describes an update that would drop too many images; empty otherwise.
+        """Returns a message if an update would drop too many images; otherwise an empty string.
 
         Args:
             dropped: how many of the dataset's images the update would drop.
@@ -76,9 +76,9 @@ class DropLimit(NamedTuple):
         if dropped == self.images:
             cause = (
                 "No image has the same key. Keys are paths below the folder that all images "
-                "share, so they change with that folder, and have any top folder in an archive: "
-                "give the input in the same form as before; and an update needs the whole "
-                "input, old and new images"
+                "share, so they change with that folder; for images in an archive, they include "
+                "its top folder. Give the input in the same form as before. An update needs the "
+                "whole input, old and new images"
             )
         return (
             f"the update would remove {dropped:,} of the {self.images:,} {plan.noun} in "

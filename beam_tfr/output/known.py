@@ -34,7 +34,7 @@ class KnownSource(NamedTuple):
         ref: its encoded reference.
         number: number of its record, in the order of the manifest; for a reject, the number of the
             next record.
-        reject: the reject, if the image is one.
+        reject: the reject, if the image was rejected.
     """
 
     ref: bytes
@@ -82,7 +82,7 @@ def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """Finds the dataset's shard with the same name and bytes as a shard just written; else None.
+    """Returns the dataset's shard with the name and bytes of a new shard; None if there is none.
 
     The shard just written takes its place.
     """
@@ -218,7 +218,7 @@ def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownStat
 def _compare_listed(
     ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
 ) -> KnownState | None:
-    """Judges from its listing whether a source has changed; None if it must be read."""
+    """Returns whether a source has changed, judging by its listing; None if it must be read."""
     is_estimate = is_in_parquet(ref.place)
     if ref.size_bytes != earlier.size_bytes and not is_estimate:
         return KnownState.CHANGED

@@ -86,7 +86,7 @@ def make_lock(run_id: str, job: str = "") -> Lock:
 
 
 def this_machine() -> str:
-    """Names this machine; on Linux, the name includes its boot and the namespace of process ids."""
+    """Returns a name for this machine; on Linux, it includes the boot and the process namespace."""
     with (
         contextlib.suppress(OSError),
         open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file,
@@ -100,7 +100,7 @@ def this_machine() -> str:
 def read_process_start(pid: int) -> str:
     """Reads when a process on this machine started, in ticks since boot.
 
-    Empty if the time is unknown, or the process is a zombie.
+    Returns an empty string if the time is unknown, or the process is a zombie.
     """
     path = f"/proc/{pid}/stat"
     with (
@@ -131,7 +131,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether a lock's process on this machine is alive, and not another one with its id."""
+    """Whether a lock's process on this machine is alive, and its id does not belong to another."""
     try:
         with contextlib.suppress(PermissionError):  # the process belongs to another user
             os.kill(lock.pid, 0)

@@ -125,10 +125,10 @@ def _records_digests(totals: Mapping[str, SplitTotals]) -> dict[str, list[str]]:
 def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, Any]:
     """Computes the statistics of a dataset.
 
-    They are the mean and standard deviation of stored pixels before encoding, the sizes of source
-    images, the fraction that crops cut off, and the numbers of boxes. All are computed from
-    integers up to the last division, so they are the same on every machine and for every order of
-    the shards.
+    The statistics are the mean and standard deviation of stored pixels before encoding, the sizes
+    of source images, the fraction that crops cut off, and the numbers of boxes. All are computed
+    from integers up to the last division, so they are the same on every machine and for every order
+    of the shards.
     """
     pixels = counts.pixels
     channels = zip(counts.channel_sums, counts.channel_squares, strict=True)

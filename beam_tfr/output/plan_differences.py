@@ -17,7 +17,7 @@ class PresentDataset(NamedTuple):
         fields: the fields of its plan, or the fields of its manifest that a plan also has.
         matched: number of its images.
         classes: its class names, in the order of their ids.
-        folder: its folder if it is published, else empty.
+        folder: its folder if it is published, otherwise empty.
     """
 
     fields: Mapping[str, Any]
@@ -29,7 +29,7 @@ class PresentDataset(NamedTuple):
 def describe_differences(
     present: PresentDataset, plan: Plan, fields: Mapping[str, Any]
 ) -> list[str]:
-    """Describes the differences between a dataset and a plan in indented lines; empty if equal.
+    """Returns the differences between a dataset and a plan as lines; empty if equal.
 
     Args:
         present: the dataset.

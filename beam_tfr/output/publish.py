@@ -133,7 +133,8 @@ def publish_dataset(
         totals: result of `shard_totals.merge_totals`.
         claimed: the claim of the run.
         check_lock: raises an error if this run has lost the folder.
-        update: how the dataset in the folder is updated; if nothing changed, it stays as it is.
+        update: how the dataset in the folder is updated; if nothing changed, the dataset stays as
+            it is.
 
     Raises:
         RunError: another run has published or taken over, or a file is not as this run wrote it.
@@ -250,7 +251,7 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
 def _list_old_files(
     folder: str, existing: Iterable[Entry], metadata: Collection[str], owner: str
 ) -> list[tuple[str, int]]:
-    """Lists name and generation of the old dataset's files, which are replaced or removed.
+    """Lists the names and generations of the old dataset's files, which are replaced or removed.
 
     Args:
         folder: the output folder.
@@ -267,7 +268,7 @@ def _list_old_files(
 
 
 def build_metadata(dataset: Manifest) -> dict[str, bytes]:
-    """Builds name -> content of the files for other programs.
+    """Builds the files for other programs; returns name -> content.
 
     Leaves out README.md if the user wrote one.
     """

@@ -163,7 +163,7 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
 def describe_excess(
     rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
 ) -> str:
-    """Describes a conversion with too many rejects, and possible fixes; empty if there are few.
+    """Returns a message about too many rejects, with possible fixes; empty if there are few.
 
     Args:
         rejected: reason -> number of rejects, perhaps estimated.
@@ -264,7 +264,7 @@ def _sort_key(line: bytes) -> tuple[str, bytes]:
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file: their number by reason, and the first ones of each.
+    """Yields lines about the rejects in a file: their number by reason, and examples of each.
 
     Args:
         path: path of the file.

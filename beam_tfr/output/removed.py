@@ -61,8 +61,9 @@ class ImageSelection(NamedTuple):
         lines = {line.removesuffix("\r") for line in key.split("\n")} - {""}
         if lines and lines <= {*self.keys}:
             raise UsageError(
-                f"the dataset has the key {quote(key)}, which has a line break, and its lines are "
-                "in the list: specify keys as JSON Lines, as in rejects.jsonl, or SHA-256"
+                f"the key {quote(key)} in the dataset contains a line break, and each of its "
+                "lines is in the list: list the keys as JSON Lines, as in rejects.jsonl, or list "
+                "the SHA-256 of files instead"
             )
 
 
@@ -214,8 +215,8 @@ class NeverRemoved(NamedTuple):
 
     Attributes:
         keys: keys; their absence proves nothing, because they may be misspelled.
-        others: hashes, whose bytes are found under any key; and keys of rows, which no command
-            takes down.
+        others: hashes, because files with these hashes are found under any key; and keys of rows,
+            which no command takes down.
     """
 
     keys: list[str]
@@ -223,7 +224,7 @@ class NeverRemoved(NamedTuple):
 
 
 def list_never_removed(dataset: Manifest, lines: Iterable[str]) -> NeverRemoved:
-    """Lists the keys and hashes that were never taken down, by key or by the file's hash.
+    """Lists the keys and hashes that were never taken down, neither by key nor by the file's hash.
 
     Args:
         dataset: the dataset.

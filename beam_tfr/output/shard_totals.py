@@ -129,7 +129,7 @@ class RunTotals:
             self.splits.setdefault(shard.split, SplitTotals()).add(info)
 
     def merge(self, other: "RunTotals") -> None:
-        """Adds the totals of other shards; no shard may be in both."""
+        """Adds the totals of other shards; no shard may be in both totals."""
         for split, totals in other.splits.items():
             self.splits.setdefault(split, SplitTotals()).merge(totals)
         self.unfinished.update(other.unfinished)

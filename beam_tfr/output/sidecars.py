@@ -4,7 +4,7 @@
 with the sums of its images, the shard's reject lines, and one line with the SHA-256 of all lines
 before it. Until the dataset is published, the file of the shard is next to it, under a name that no
 other attempt uses. The sidecars of a published dataset move to `OUT/.sources`: they are not part of
-the dataset, and show updates which sources are unchanged.
+the dataset, but show updates which sources are unchanged.
 """
 
 import base64
@@ -291,8 +291,8 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
     Args:
         output: folder of the dataset.
         info: the shard.
-        moved: whether its files have been moved to other generations, so that only their sizes
-            identify them.
+        moved: whether its files have been moved, which changes their generations, so that only
+            their sizes identify them.
 
     Returns:
         The shard, with the current generations of its files; None if a file was changed, see

@@ -85,7 +85,7 @@ class Switch:
         """Checks the names of all files, because the folder of a switch may come from a stranger.
 
         Raises:
-            ValueError: a dataset has no file with one of the names.
+            ValueError: one of the names is not that of a file in a dataset.
         """
         names = [name for name, _ in self.old] + [file.name for file in self.files[:-1]]
         wrong = [name for name in names if not (name == CARD_FILE or is_of_dataset(name))]
@@ -234,7 +234,7 @@ def _read_switch(path: str) -> Switch | None:
 
 
 def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
-    """Finds the files that are still in the work folder; returns name there -> file."""
+    """Finds the files that are still in the work folder; returns their names there -> file."""
     entries = storage.list_files(work_path(output, ""))
     return {entry.name: entry for entry in entries if entry.name in switch.built}
 
@@ -366,7 +366,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """Returns the dataset that the name of a shard or its contents names; None for other files."""
+    """Returns the dataset in the name of a shard or of its contents; None for other files."""
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]
