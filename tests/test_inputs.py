@@ -390,7 +390,7 @@ HINTS = [
         "matches no file; `input={root}/empty` includes all images below that folder",
     ),
     ("a/1.jpg/*.jpg", "matches no file; there is no folder {root}/a/1.jpg"),
-    ("a", "matches no file; name a file, or use a pattern for several, such as '{root}/a/*'"),
+    ("a", "matches no file; specify a file, or a pattern for several files, such as '{root}/a/*'"),
     (
         "a/none.jpg",
         "matches no file; there is no file with this name, but there is 1.jpg",

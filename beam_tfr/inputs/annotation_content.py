@@ -1,4 +1,4 @@
-"""Recognizes annotation files by their first bytes, and names the `table=` that reads them."""
+"""Recognizes annotation files by their first bytes, and says which `table=` reads them."""
 
 import contextlib
 import os
@@ -53,7 +53,7 @@ _CLASS_COLUMN = re.compile(
 
 
 def annotation_extension(path: str) -> str | None:
-    """Returns the extension of a file that may hold annotations, perhaps empty; None for others."""
+    """Returns the extension of a file that may hold annotations (it may be ""); None for others."""
     extension = os.path.splitext(path)[1].lower()
     if extension in KNOWN_EXTENSIONS or may_describe_image(path):
         return extension
@@ -61,7 +61,7 @@ def annotation_extension(path: str) -> str | None:
 
 
 def is_unread_label_file(path: str) -> bool:
-    """Whether a file has the name of a label file, but a format that no option reads.
+    """Whether a file is named like a label file, but has a format that no option reads.
 
     Examples are imagelabels.mat of Flowers-102, and gt.txt of MOT if its lines have several cells.
     """
@@ -109,7 +109,7 @@ class _Description(NamedTuple):
 
 
 def _describe_table(extension: str, paths: Sequence[str]) -> _Description | None:
-    """Names the table for the first file that holds annotations; None if no file does."""
+    """Describes the first file that holds annotations; returns None if there is none."""
     for path in sorted(paths, key=_rank_table):
         begin = read_begin(path)
         if extension in TEXTS and MASK_VALUES.match(begin):
@@ -135,7 +135,7 @@ def _rank_table(path: str) -> tuple[bool, bool, str]:
 
 
 def _name_text(path: str, begin: bytes) -> str:
-    """Names a text file of annotations, or all those in its folder if each describes one image."""
+    """Returns the path of a text file, or a pattern for its folder if a file is about one image."""
     return f"each of {_all_like(path)}" if is_of_kitti(begin) else path
 
 
@@ -145,7 +145,7 @@ def _all_like(path: str) -> str:
 
 
 def _name_table(extension: str, path: str, begin: bytes) -> _Description:
-    """Names the table that a file of annotations belongs to."""
+    """Describes the table that a file of annotations belongs to."""
     folder, name = posixpath.split(path)
     if extension == ".xml":  # one file per image
         return _Description(f"{folder}/*{os.path.splitext(name)[1]} can be read with `table=`")
@@ -191,7 +191,7 @@ def _is_json_kind(begin: bytes) -> bool:
 
 
 def _has_keys(begin: bytes, keys: re.Pattern[bytes], least: int) -> bool:
-    """Whether the first bytes of a JSON file contain at least `least` of some keys."""
+    """Whether the first bytes of a JSON file contain at least `least` of the keys."""
     return len({*keys.findall(begin)}) >= least
 
 

@@ -1,4 +1,4 @@
-"""Reports annotations, which `table=` could read, when images are converted from a folder.
+"""Reports annotations that `table=` could read when images are converted from a folder.
 
 The annotations are next to the folder, or among the files that its listing skips.
 """
@@ -31,7 +31,7 @@ _MOST_READ = 20  # files with each extension that are read next to a folder
 def describe_annotations(
     candidates: Mapping[str, Sequence[str]], image_paths: Sequence[str]
 ) -> str:
-    """Says which skipped files hold annotations, and how to read them; empty if none do.
+    """Returns which skipped files hold annotations, and how to read them; empty if none do.
 
     Args:
         candidates: extension -> the first files that have it.
@@ -48,9 +48,9 @@ def describe_annotations(
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:
-    """Says which files next to an input folder hold annotations of its images; empty if none do.
+    """Returns which files next to an input folder hold annotations of its images; empty if none do.
 
-    A file counts if it names one of these images, or is named like one.
+    A file counts if it mentions one of these images, or is named like one.
 
     Args:
         root: the folder that all inputs share, with a trailing slash.
@@ -75,9 +75,9 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
 
 
 def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstNames) -> str:
-    """Says which files next to archives name images; empty if none do.
+    """Returns a message about files next to archives that mention images; empty if there are none.
 
-    The images may be others, because archives are not opened.
+    These images may not be those in the archives, because archives are not opened.
 
     Args:
         archives: paths or patterns of archives.
@@ -101,12 +101,12 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
 def _describe_other_tables(
     candidates: Mapping[str, Sequence[str]], tables: Sequence[str], images: ImageMentions
 ) -> str:
-    """Names further tables of images; empty if there are none.
+    """Returns a text about further tables of images; empty if there are none.
 
     Args:
         candidates: extension -> the first files that have it.
-        tables: descriptions of the tables that are named.
-        images: finds files that name images.
+        tables: descriptions of the tables that the message mentions already.
+        images: finds files that mention images.
     """
     paths = [*candidates.get(".csv", ()), *candidates.get(".tsv", ())]
     others = list[str]()
@@ -123,11 +123,11 @@ def _describe_other_tables(
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
-    """Reports a file with the name of a label file that no option reads; empty if there is none.
+    """Returns a message about a label file that no option reads; empty if there is none.
 
     Args:
         paths: the files.
-        noun: what messages call them.
+        noun: what messages call the files.
     """
     path = min(filter(is_unread_label_file, paths), default="")
     if not path:
@@ -139,7 +139,7 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
 
 
 def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list[str]]:
-    """Returns the first files with each extension that name images, or are named like an image."""
+    """Returns, by extension, the first files that mention images, or are named like an image."""
     about = collections.defaultdict[str, list[str]](list)
     read = collections.Counter[str]()
     for path in paths:

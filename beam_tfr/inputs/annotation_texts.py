@@ -1,4 +1,4 @@
-"""Recognizes text files about images that no option reads, by their first lines."""
+"""Recognizes, by their first lines, text files about images that no option reads."""
 
 import os
 import re
@@ -68,7 +68,7 @@ _LINE_ABOUT_IMAGE = re.compile(
 
 
 def describe_text(begin: bytes) -> str:
-    """Says what an annotation text file holds, and how to use it; empty for other text files."""
+    """Returns what an annotation text file holds, and how to use it; empty for other text files."""
     files = _describe_files(begin)
     if files:
         return files
@@ -81,7 +81,7 @@ def describe_text(begin: bytes) -> str:
 
 
 def _describe_values(begin: bytes) -> str:
-    """Says how to make a table from lines of a path and values, such as 1.jpg 0."""
+    """Says how to make a table from lines with a path and values, such as 1.jpg 0."""
     start = "names images with values"
     separator, rows = _split_rows(begin)
     if not rows:
@@ -93,7 +93,7 @@ def _describe_values(begin: bytes) -> str:
 
 
 def _describe_files(begin: bytes) -> str:
-    """Describes lines of an image and its other files, such as a mask; empty for other lines."""
+    """Describes lines with an image and its other files, such as a mask; "" for other lines."""
     separator, rows = _split_rows(begin)
     columns = [*zip(*rows, strict=True)][1:]
     if not _LINE_ABOUT_IMAGE.search(begin) or not columns:
@@ -120,12 +120,12 @@ def _describe_files(begin: bytes) -> str:
     return (
         f"{start}: {_write_table(separator, names)}: read it with `table=`, `uri_column=path`, "
         f"{label}and {spell_option('feature_columns', ','.join(features))}; if the last images are "
-        "no masks, but belong to pairs, write other instead of mask, and other:pair"
+        "not masks, but belong to pairs, write other instead of mask, and other:pair"
     )
 
 
 def _name_files(columns: Sequence[Sequence[bytes]]) -> list[str]:
-    """Names the columns of a text file with images and masks; the last PNGs are the masks.
+    """Chooses names for the columns of a text file with images; the last PNGs are the masks.
 
     Args:
         columns: the cells of each column after the first, which holds the images.
@@ -141,8 +141,8 @@ def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
     """Splits the first lines of a text file into cells, the same number in each line.
 
     Returns:
-        The separator, as pandas spells it, and the rows; both empty if no separator divides all
-        lines alike.
+        The separator, as pandas spells it, and the rows; both are empty if no separator divides all
+        lines into the same number of cells.
     """
     lines = [*filter(None, begin.removesuffix(begin.rpartition(b"\n")[2]).splitlines())]
     for separator, pattern in _SEPARATORS.items():
@@ -154,7 +154,7 @@ def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
 
 
 def _write_table(separator: str, names: Sequence[str]) -> str:
-    """Returns the line of pandas that writes a table from a text file without a header."""
+    """Returns pandas code that writes a table from a text file without a header."""
     return (
         f"with pandas, read_csv(FILE, sep={separator}, names={names}, dtype=str, "
         "skipinitialspace=True, na_filter=False).to_csv(FILE[:-3] + 'csv', index=False) "
@@ -167,7 +167,7 @@ def _all_match(cells: Sequence[bytes], pattern: re.Pattern[bytes]) -> bool:
 
 
 def _list_options(names: Sequence[str]) -> str:
-    """Lists the options that read a table with columns of such names."""
+    """Lists the options that read a table whose columns have these names."""
     if {*_SIZES} <= {*names}:  # these names imply the options
         return "`table=`"
     if {*_CORNERS} <= {*names}:
@@ -179,7 +179,7 @@ def _list_options(names: Sequence[str]) -> str:
 
 
 def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
-    """Names the columns of a text file without a header, whose first column holds paths.
+    """Chooses names for the columns of a text file without a header; the first holds paths.
 
     Args:
         rows: the cells of each line, the same number in each.
@@ -197,7 +197,7 @@ def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _name_sides(boxes: Sequence[Sequence[bytes]]) -> tuple[str, ...]:
-    """Names four columns if they are boxes; empty if they are not.
+    """Returns names for four columns if they hold boxes; empty if they do not.
 
     Args:
         boxes: the four cells of each line.

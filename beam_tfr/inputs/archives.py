@@ -1,6 +1,6 @@
 """Lists and reads images in zip and tar files, without unpacking them.
 
-Listing an archive finds its images; each image is then read as a range of bytes.
+Listing an archive finds the images in it; each image is then read as a range of bytes.
 
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
 path `photos/train/1.jpg`. The place of an image says where its bytes are stored: the extension of
@@ -107,10 +107,10 @@ class Member(NamedTuple):
         size_bytes: size of the unpacked file.
         begin, num_bytes: where the file is in the archive; in a zip, including its header.
         method: a `Method`, or a zip's other compression method, which is then named in `problem`.
-        checksum: CRC-32; None in a tar.
+        checksum: CRC-32; None for a file in a tar.
         problem: why the file cannot be read; empty if it can.
         is_outside: whether the name leads out of the archive.
-        is_guessed: whether the name was read in code page 437, which nothing declares.
+        is_guessed: whether the name was decoded as code page 437, although nothing declares it.
     """
 
     size_bytes: int
@@ -176,7 +176,7 @@ class RangeReader(io.RawIOBase):
 
 
 class _TarReader:
-    """A reader for tar headers that limits their length, whatever length they state.
+    """A reader of tar headers that limits how long they may be, whatever length they state.
 
     Args:
         opened: the tar, at its beginning.
@@ -189,7 +189,7 @@ class _TarReader:
         self.tell = opened.tell
 
     def begin_header(self) -> None:
-        """Marks the next bytes as the header of another file."""
+        """Declares that the next bytes are the header of another file."""
         self._room = _MOST_TAR_HEADER
 
     def read(self, num_bytes: int) -> bytes:
@@ -214,12 +214,12 @@ def list_images(
 ) -> Iterator[storage.Entry]:
     """Lists the images in an archive.
 
-    Takes some 60 bytes of memory for each image in a zip, and 200 in a tar.
+    Uses some 60 bytes of memory for each image in a zip, and 200 for each image in a tar.
 
     Args:
         file: the archive.
         exclude: result of `compile_exclusion`.
-        skipped: counts other files.
+        skipped: counts the files that are not images.
 
     Raises:
         DamagedArchiveError: the archive is damaged.
@@ -297,7 +297,7 @@ def _find_cure(file: storage.Entry) -> str:
 def _find_labels(others: HeldFiles, images: HeldFiles) -> Iterator[str]:
     """Yields the names of files in an archive that may hold labels of its images.
 
-    These are tables, files named like an image, in its folder or elsewhere, and lists of splits.
+    These are tables, lists of splits, and files in any folder that are named like an image.
     """
     stems = Hashes()
     if others:
@@ -363,7 +363,7 @@ class _ZipSurvey(NamedTuple):
 
     Attributes:
         starts: sorted positions where files begin, and where the directory begins.
-        are_utf8: whether all names can be UTF-8, declared or not.
+        are_utf8: whether all names are valid UTF-8, declared or not.
     """
 
     starts: array[int]
@@ -386,7 +386,7 @@ def _survey_zip(directory: ZipDirectory) -> _ZipSurvey:
 
 
 def _find_zip_problem(info: zipfile.ZipInfo) -> str:
-    """Says why a file in a zip cannot be read; empty if it can."""
+    """Returns why a file in a zip cannot be read; empty if it can."""
     if info.create_system == UNIX and stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link in a zip"
     if info.flag_bits & _ENCRYPTED:
@@ -428,18 +428,18 @@ def _list_tar(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
 
 
 class _TarPlaces:
-    """The places of files in a tar, needed for links; takes some 120 bytes of memory per file."""
+    """The positions of files in a tar, needed for links; uses some 120 bytes of memory per file."""
 
     def __init__(self) -> None:
         self._places = dict[int, int]()  # hash of a name -> begin and size, in one integer
 
     def add(self, name: str, member: Member) -> None:
-        """Adds a file, in place of an earlier one with the same name."""
+        """Adds a file, which replaces an earlier file with the same name."""
         place = member.begin << _SIZE_BITS | member.size_bytes
         self._places[hash(name)] = -1 if member.problem else place
 
     def find(self, name: str) -> Member | None:
-        """Returns the file with a name; None if no such file exists or it cannot be read."""
+        """Returns the file with a name; None if there is none, or the file cannot be read."""
         place = self._places.get(hash(name), -1)
         if place < 0:
             return None
@@ -462,7 +462,7 @@ def _make_tar_member(info: tarfile.TarInfo, earlier: _TarPlaces) -> Member:
 
 
 def split_extension(path: str) -> tuple[str, str]:
-    """Splits the path of an archive into the folder that it stands for, and its extension.
+    """Splits the path of an archive into the folder that the archive stands for, and the extension.
 
     The extension consists of letters, and perhaps the number of a shard. Any other ending remains
     part of the folder, so that `train.1` and `train.2` stand for different folders.

@@ -1,4 +1,4 @@
-"""Lists files next to a folder of images that may describe the images."""
+"""Lists files that may describe images and are next to the folder of these images."""
 
 import contextlib
 import itertools
@@ -46,8 +46,8 @@ def list_beside(folder: str, first_names: FirstNames) -> Iterator[str]:
 def _list_below(folder: str) -> Sequence[str]:
     """Lists the first files below a label folder.
 
-    Empty if the folder cannot be listed, or holds a folder of images, which makes it a separate
-    dataset.
+    Lists no files if the folder cannot be listed, or holds a folder of images, which makes it a
+    separate dataset.
     """
     paths = list[str]()
     with contextlib.suppress(OSError):

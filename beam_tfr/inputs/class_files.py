@@ -1,4 +1,4 @@
-"""Reads class files: a name per line, a JSON list, or a JSON object of names and numbers."""
+"""Reads class files: one name per line, a JSON list, or a JSON object of names and numbers."""
 
 import json
 import re
@@ -137,7 +137,7 @@ def _read_json(text: str) -> ClassFile | None:
 def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
     """Returns number -> name, in order, for an object with numbers as its keys or its values.
 
-    Empty unless the numbers run from 0 or from 1 without gaps.
+    The result is empty unless the numbers run from 0 or from 1 without gaps.
     """
     name_of = {int(key): name for key, name in names.items() if _NUMBER.fullmatch(key)}
     if not name_of:
@@ -149,7 +149,7 @@ def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:
-    """Says what the lines of a class file may hold instead; empty if they look like classes."""
+    """Returns what the lines may hold instead of classes; empty if they look like classes."""
     for looks_so, meaning in _DOUBTS:
         if looks_so(names):
             return (
@@ -160,7 +160,7 @@ def _describe_doubt(path: str, names: Sequence[str]) -> str:
 
 
 def _are_numbered(names: Sequence[str]) -> bool:
-    """Whether each line has its own number, from 0 or 1, before or after its name."""
+    """Whether the lines are numbered, from 0 or 1, before or after their names."""
     return any(_have_numbers(names, regex) for regex in (_NUMBER_FIRST, _NUMBER_LAST))
 
 

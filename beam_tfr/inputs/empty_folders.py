@@ -27,7 +27,7 @@ class EmptyFolders:
             self._entered.add(folder)
 
     def fill(self, paths: Iterable[str]) -> None:
-        """Records the folders of images, and of files that are left out on purpose."""
+        """Records the folders of images, and the folders of files that are left out on purpose."""
         self._filled.update(map(os.path.dirname, paths))
 
     def find(self) -> list[str]:
@@ -38,7 +38,7 @@ class EmptyFolders:
         return sorted(folder for folder in beside if not _holds_no_images(folder))
 
     def describe(self) -> str:
-        """Reports the empty folders; empty if there are none."""
+        """Returns a message about the empty folders; empty if there are none."""
         folders = self.find()
         if not folders:
             return ""
@@ -47,16 +47,16 @@ class EmptyFolders:
 
 
 def _holds_no_images(folder: str) -> bool:
-    """Whether a folder is not meant to hold images: a program's own folder, or a dataset."""
+    """Whether a folder is not meant for images: a program's own folder, or a dataset."""
     if is_junk(os.path.basename(folder)):
         return True
     return any(os.path.exists(os.path.join(folder, name)) for name in _OF_DATASETS)
 
 
 def _list_ancestors(folders: Iterable[str], known_folders: Set[str]) -> set[str]:
-    """Returns the known folders among some folders and their ancestors.
+    """Returns which of some folders and their ancestors are known.
 
-    The folders may be in an archive, and thus far deeper than any known folder.
+    The folders may be in an archive, and thus be nested far more deeply than any known folder.
     """
     most_parts = 1 + max((folder.count("/") for folder in known_folders), default=0)
     ancestors = set[str]()

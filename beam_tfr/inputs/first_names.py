@@ -17,7 +17,7 @@ class FirstNames:
     def list_names(self, folder: str, most: int) -> list[str]:
         """Returns at most `most` names in a folder; none if the folder cannot be listed.
 
-        For gs://, these are names of files, in order; on disk, names of files and folders, in no
+        On gs://, these are names of files, in order; on disk, names of files and folders, in no
         order.
         """
         if storage.is_remote(folder):
@@ -28,7 +28,7 @@ class FirstNames:
         """Returns the sorted names of the first subfolders; none if the folder cannot be listed.
 
         Args:
-            folder: the folder to look into.
+            folder: the folder with the subfolders.
             most: how many names to look at on disk.
         """
         if storage.is_remote(folder):
@@ -45,7 +45,7 @@ class _RemoteNames:
     """The names in a gs:// folder, listed only as far as needed.
 
     Args:
-        folder: the folder; has no names if it cannot be listed.
+        folder: the folder; there are no names if the folder cannot be listed.
     """
 
     def __init__(self, folder: str) -> None:

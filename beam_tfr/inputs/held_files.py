@@ -1,4 +1,4 @@
-"""Holds the files of an archive in memory, packed into a few bytes each, until all are listed."""
+"""Holds the files of an archive in memory, in a few bytes each, until all are listed."""
 
 import collections
 import json
@@ -52,7 +52,7 @@ class Hashes:
 class HeldFiles:
     """File names, each with some values, in the order in which they were added.
 
-    A file takes some 40 bytes, packed, and 8 more for the hash of its name.
+    A file takes some 40 bytes when packed, and 8 more for the hash of its name.
     """
 
     def __init__(self) -> None:

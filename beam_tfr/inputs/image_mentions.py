@@ -1,4 +1,4 @@
-"""Finds files that name images, or are named like images, whatever their format."""
+"""Finds files of any format that mention images, or are named like images."""
 
 import collections
 import os
@@ -33,7 +33,7 @@ _LEAST_STEM = 4  # characters; such a long name is hardly in a table by chance
 
 
 class ImageMentions:
-    """A finder of files that name some of the images, or are named like one.
+    """A finder of files that mention some of the images, or are named like one of them.
 
     Args:
         paths: paths of the images.
@@ -46,11 +46,11 @@ class ImageMentions:
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
-        """Reports a file that names an image, or is named like an image; empty if there is none.
+        """Returns a message about a file that mentions an image or is named like one; may be empty.
 
         Args:
             paths: the files.
-            noun: what messages call them.
+            noun: what messages call the files.
         """
         all_paths = [*paths]
         for path in all_paths:
@@ -76,7 +76,7 @@ class ImageMentions:
     def _find_alike(self, paths: Sequence[str]) -> str:
         """Finds a file that is named like an image; returns an empty string if there is none.
 
-        Where an extension says little about the content, several files must be named so.
+        If their extension says little about the content, several files must be named like images.
         """
         alike = sorted(filter(self.is_named_alike, paths))
         numbers = collections.Counter(map(_extension_of, alike))
@@ -94,13 +94,13 @@ class ImageMentions:
         return has_image_name(stem) and os.path.splitext(stem)[0] in self._stems
 
     def are_listed_in(self, path: str) -> bool:
-        """Whether a file names images, and is not named like one itself."""
+        """Whether a file mentions images, and is not itself named like an image."""
         return not self.is_named_alike(path) and self.are_named_in(
             read_begin(path), _extension_of(path)
         )
 
     def are_named_in(self, begin: bytes, extension: str) -> bool:
-        """Whether the first bytes of a file name an image."""
+        """Whether the first bytes of a file mention an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
         if not self._names.isdisjoint(named):
             return True
@@ -110,9 +110,9 @@ class ImageMentions:
         return extension in TEXTS and self._are_numbered_in(begin)
 
     def _are_numbered_in(self, begin: bytes) -> bool:
-        """Whether the first column of a text table has the numbers that name most images.
+        """Whether the first column of a text table has the numbers in the names of most images.
 
-        Leading zeros do not count, because spreadsheets drop them.
+        Leading zeros are ignored, because spreadsheets drop them.
         """
         rows = [_CELLS.split(line, maxsplit=1) for line in begin.splitlines()[1:]]
         starts = (row[0].strip(b' "') for row in rows if len(row) > 1)
@@ -123,7 +123,7 @@ class ImageMentions:
         return 2 * len(named) > len(self._stems)
 
     def _has_rows_about(self, begin: bytes) -> bool:
-        """Whether a text file has rows of cells that name images or begin with their ids."""
+        """Whether a text file has rows of cells that mention images or begin with their ids."""
         if not has_rows(begin):
             return False
         starts = {os.fsdecode(start) for start in list_row_starts(begin)}
@@ -131,7 +131,7 @@ class ImageMentions:
 
 
 def names_any_image(begin: bytes) -> bool:
-    """Whether the first bytes of a file name images."""
+    """Whether the first bytes of a file mention images."""
     return _IMAGE_NAMES.search(begin) is not None
 
 

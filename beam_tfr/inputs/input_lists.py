@@ -26,7 +26,7 @@ class InputList(NamedTuple):
     """The content of a list.
 
     Attributes:
-        patterns: the paths and patterns in its lines; a folder ends in a slash.
+        patterns: the paths and patterns in the lines; a folder ends in a slash.
         note: names the folder that paths are relative to, if it is not the current folder; else
             empty.
     """
@@ -44,7 +44,7 @@ def open_input_list(path: str | None) -> InputList:
     """Reads a list, and skips empty lines.
 
     Paths are relative to the current folder, or to the folder of the list if the first files exist
-    only there.
+    only in the latter.
 
     Raises:
         UsageError: the file cannot be read or is empty, or a line is not a path; the message names
@@ -85,7 +85,7 @@ def _is_relative(line: str) -> bool:
 
 
 def _exists(line: str) -> bool:
-    """Whether a line's file or folder exists, or the folder before the wildcards of its pattern."""
+    """Whether the path in a line exists; for a pattern, the folder before its wildcards."""
     with contextlib.suppress(UsageError, OSError):  # reading the line raises them
         path = storage.check_path(line.replace("\\", "/").strip())
         if is_wild(path):
@@ -97,7 +97,7 @@ def _exists(line: str) -> bool:
 def _read_pattern(start: str, line: str) -> str:
     r"""Returns the path or pattern in a line.
 
-    A path may be spelled as in other systems, such as a\b.jpg; a pattern may have backslashes too.
+    A path may be spelled as on other systems, such as a\b.jpg; a pattern may have backslashes too.
 
     Args:
         start: the folder that the line is relative to; empty for the current folder, and for

@@ -23,7 +23,8 @@ class KeyList(NamedTuple):
 
     Attributes:
         keys: the keys.
-        are_lines: whether each line is a key, so that a key with a line break reads as several.
+        are_lines: whether each line is a key, so that a key with a line break is read as several
+            keys.
     """
 
     keys: Sequence[str]
@@ -63,7 +64,7 @@ def _is_pipe(path: str) -> bool:
 
 
 def _read_pipe(path: str) -> bytes:
-    """Reads a pipe, which may never end, up to one byte more than the limit."""
+    """Reads a pipe, which may never end, up to one byte beyond the limit."""
     if path == _STANDARD_INPUT:
         return sys.stdin.buffer.read(MAX_LIST_BYTES + 1)
     with open(path, "rb") as file:

@@ -40,7 +40,7 @@ class Labeler:
     """The rules that assign a split and label to a listed image.
 
     Attributes:
-        layout: how to read keys.
+        layout: how to find labels, splits and groups in keys.
         splits: split -> fraction, if the layout names no split; None puts all images into train.
         classes: the allowed classes, or None for any.
         stratify: whether `transforms.splitting` chooses the splits later.
@@ -54,7 +54,7 @@ class Labeler:
     def label(self, entry: storage.Entry, key: str) -> ImageRef:
         """Returns the reference to an image, or to a damaged archive that stands for its images.
 
-        If the image or archive cannot be used, the reference has the reason of the reject.
+        If the image or archive cannot be used, the reference contains the reason for the reject.
         """
         if entry.problem and ARCHIVE.search(entry.path):
             return ImageRef(
@@ -89,7 +89,7 @@ class Labeler:
         return self.splits or (DEFAULT_SPLIT,)
 
     def describe_root(self, root: str) -> str:
-        """Returns a message if the folder of all images is named like a split; else empty.
+        """Returns a message if the folder of all images is named like a split; otherwise "".
 
         Args:
             root: the folder that keys are relative to, with a trailing slash.
@@ -105,7 +105,7 @@ class Labeler:
         )
 
     def describe_list(self, input_list: str | None) -> str:
-        """Returns a message if a list of images is named like a split; else empty."""
+        """Returns a message if a list of images is named like a split; otherwise ""."""
         if not input_list or self.splits or "{split}" in str(self.layout):
             return ""
         splits = splits_of_file(input_list.rpartition("/")[2])
@@ -168,7 +168,7 @@ def _unusable(detail: str) -> _PathValues:
 
 
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
-    """Chooses the split of a key or group by its SHA-256.
+    """Chooses the split of a key or group by the SHA-256 of the string.
 
     The hash is a point in the unit interval, which is divided by the fractions of the splits. So
     the same key always goes to the same split, regardless of the rest of the dataset and of the

@@ -37,12 +37,12 @@ LIST_BATCH = 1000  # files passed on at a time
 
 
 class PatternPart(NamedTuple):
-    """A part of a listing: the files of a pattern, of a range of names, or of an archive.
+    """A part of a listing: files that match a pattern, or are in a range of names or an archive.
 
     Attributes:
         pattern: local or gs://.
         before: earlier patterns, whose files are left out; see `order_patterns`.
-        start, end: the names in the bucket to list: from `start` on, before `end`; empty for all.
+        start, end: which names in the bucket to list: from `start` on, before `end`; empty for all.
         archive: the fields of the archive whose images are listed; empty for none.
         may_be_missing: whether the pattern is the path of an image that counts as listed even if it
             does not exist.
@@ -60,7 +60,7 @@ def order_parts(patterns: Sequence[str], lines: Sequence[str]) -> list[PatternPa
     """Returns the parts to list for patterns, and for the lines of a list.
 
     A line that is the path of an image always counts as listed, so a missing file becomes a reject
-    when it is read, and does not end the run.
+    when it is read, instead of ending the run.
 
     Raises:
         UsageError: see `order_patterns`.
@@ -87,13 +87,13 @@ def match_files(
 ) -> Iterator[storage.Entry]:
     """Lists the files that match patterns, and the images in archives.
 
-    Lists in parallel, in no particular order, in bounded memory.
+    Parts are listed in parallel, in no particular order, and in bounded memory.
 
     Args:
         patterns: pairs of a pattern and the earlier patterns whose files it leaves out, from
             `order_patterns`; or the parts of `order_parts`.
         exclude: result of `compile_exclusion`.
-        option: the option or argument that has the patterns.
+        option: the option or argument that specifies the patterns.
         skipped: counts files that are listed but do not match.
         keep_damaged: whether to yield a damaged archive, with its problem, in place of its images.
 
@@ -120,13 +120,13 @@ def list_parts(
 ) -> Iterator[list[storage.Entry | PatternPart]]:
     """Lists files as `match_files` does, but also yields remaining parts, such as archives.
 
-    With a limit, no archive is opened, and the rest of a long part is one of the remaining parts.
+    With a limit, no archive is opened, and the rest of a long part is yielded as a remaining part.
 
     Args:
         parts: parts that do not overlap.
         exclude: result of `compile_exclusion`.
-        limit: maximum number of names to list per part on gs://, matching or not; exceeded until
-            the first match. None for no limit.
+        limit: maximum number of names to list per part on gs://, matching or not; listing goes on
+            beyond it until the first match. None for no limit.
         option, skipped, keep_damaged: see `match_files`.
 
     Raises:
@@ -154,7 +154,7 @@ def list_parts(
 
 
 class _Batches:
-    """A listing that prepares its next batch in a thread of a pool."""
+    """The listing of a part, which prepares its next batch in a thread of a pool."""
 
     def __init__(self, listing: Iterator[_Listed], pool: Pool) -> None:
         self._listing = listing
@@ -162,7 +162,7 @@ class _Batches:
         self._next = pool.submit(self._make_batch)
 
     def take(self) -> list[_Listed]:
-        """Returns the next batch, empty at the end, and starts to prepare the one after it."""
+        """Returns the next batch (empty at the end), and starts to prepare the one after it."""
         batch = self._next.result()
         if batch:
             self._next = self._pool.submit(self._make_batch)
@@ -292,7 +292,7 @@ def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
 
 @contextlib.contextmanager
 def _naming_errors(pattern: str, option: str) -> Iterator[None]:
-    """Turns a listing error in the block into a UsageError that names the pattern."""
+    """Turns a listing error in the block into a UsageError that mentions the pattern."""
     try:
         yield
     except OSError as error:
@@ -310,7 +310,7 @@ def _walk(
 
     Args:
         part, option: see `list_parts`.
-        note_folder: called with each folder that the walk meets on a disk.
+        note_folder: called with each folder that the walk meets on disk.
         note_repeat: see `storage.walk`.
     """
     pattern = part.pattern
@@ -338,10 +338,11 @@ def _walk(
 
 
 def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bool]:
-    """Returns a function that says whether files below a folder may match a pattern.
+    """Returns a function that decides whether files below a folder may match a pattern.
 
-    A folder above the first ** must match its part of the pattern. Below the first **, any folder
-    may hold a match; so may any folder if the pattern has alternatives, which may contain slashes.
+    A folder above the first ** must match its part of the pattern. Any folder below the first **
+    may hold a match. If the pattern has alternatives, which may contain slashes, any folder may
+    hold a match.
 
     Args:
         base, rest: the two parts that `split_pattern` returns.
@@ -363,7 +364,7 @@ def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bo
 
 
 def list_names(root: str, folder: str) -> list[str]:
-    """Returns the names of the first images in a folder, without hidden ones; may be empty."""
+    """Returns the names of the first images in a folder, except hidden ones; may be empty."""
     with contextlib.suppress(OSError):
         first = itertools.islice(
             storage.walk(root + folder, lambda _: False, deep=False), LIST_BATCH

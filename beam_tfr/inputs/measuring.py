@@ -1,4 +1,4 @@
-"""Measures the records of a sample of the input, for the plan."""
+"""Measures the records made from a sample of the input, for the plan."""
 
 import functools
 import operator
@@ -26,7 +26,7 @@ class SampleSize(NamedTuple):
 def make_record(
     content: FileContent, ref: ImageRef, steps: Sequence[Callable[[Any, ImageRef], Any]]
 ) -> Any:
-    """Applies the steps to the content of a file; if the content is a `RejectError`, raises it."""
+    """Applies the steps to the content of a file; raises the content if it is a `RejectError`."""
     if isinstance(content, RejectError):
         raise content
     return functools.reduce(lambda value, step: step(value, ref), steps, content)

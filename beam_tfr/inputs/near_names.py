@@ -1,4 +1,4 @@
-"""Finds files whose names are close to the name of a missing file."""
+"""Finds files whose names are similar to the name of a missing file."""
 
 import contextlib
 import os
@@ -12,15 +12,15 @@ _MOST_SHOWN = 2
 
 
 def fold_name(name: str) -> str:
-    """Returns a name without case, with each accented letter as one character."""
+    """Returns a name in folded case, with each accented letter as one character."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def describe_near_names(path: str) -> str:
-    """Names files on disk with nearly the name of a path; empty if there are none.
+    """Returns the names of files on disk that are nearly the name of a path; may be empty.
 
-    Their names differ in case only. If there are no such files, images that differ in their
-    extension are named.
+    These names differ only in case. If there are none, they are names of images that differ only in
+    their extension.
     """
     if storage.is_remote(path):
         return ""

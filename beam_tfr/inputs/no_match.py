@@ -26,11 +26,11 @@ _TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
 
 
 def describe_no_match(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Suggests a fix for a pattern that matches no file; empty if none is known.
+    """Returns a fix for a pattern that matches no file; empty if none is known.
 
     Args:
         pattern: the pattern.
-        option: the option that has the pattern.
+        option: the option that specifies the pattern.
         kinds: kind of name -> number of skipped files.
     """
     folder = split_pattern(pattern, option=option)[0]
@@ -62,7 +62,7 @@ def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
 
 
 def _describe_wildcards(pattern: str, option: str) -> str:
-    """Suggests a fix for a pattern whose wildcards match nothing; may be empty."""
+    """Returns a fix for a pattern whose wildcards match nothing; may be empty."""
     literal = _escape_folders(pattern)
     if literal != pattern:
         cure = spell_option(option, literal)
@@ -74,20 +74,20 @@ def _describe_wildcards(pattern: str, option: str) -> str:
 
 
 def _describe_path(path: str, option: str) -> str:
-    """Suggests a fix for a path without a file."""
+    """Suggests a fix for a path at which there is no file."""
     tables = _suggest_tables(path, ".tar") if option == "table" else ""
     if tables:
         return f"; {tables}"
     if posixpath.splitext(path)[1] and not storage.is_folder(path):
         return f"; there is no file with this name{_suggest_names(path)}"
     return (
-        "; name a file, or use a pattern for several, such as "
+        "; specify a file, or a pattern for several files, such as "
         f"{quote_word(f'{path}/*', 'FOLDER/*')}"
     )
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
-    """Says which part of a pattern is missing on disk; empty if that is not known."""
+    """Returns which part of a pattern is missing on disk; empty if that is not known."""
     if "\\" in pattern:
         return "; a backslash separates folders on Windows only: write /"
     if storage.is_gcs(pattern):
@@ -101,7 +101,7 @@ def _name_what_is_missing(pattern: str, folder: str) -> str:
 
 
 def suggest_dataset(folder: str) -> str:
-    """Says how to read the dataset in a folder, rather than its files; empty if there is none."""
+    """Returns how to read a folder as a dataset; empty if the folder holds no dataset."""
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
@@ -119,18 +119,18 @@ def find_records(paths: Iterable[str]) -> str:
 
 
 def _suggest_records(folder: str) -> str:
-    """Says how to read the TFRecords in a folder; empty if none of its first files has any."""
+    """Returns how to read the TFRecords in a folder; empty if none of its first files has any."""
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), _MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
     return f"; TFRecords, such as {found}, can be read with `table=`" if found else ""
 
 
 def _suggest_tables(folder: str, *more: str) -> str:
-    """Suggests a pattern for the tables in a folder; empty if none of its first files is a table.
+    """Returns a pattern for the tables in a folder; empty if none of its first files is a table.
 
     Args:
         folder: the folder.
-        more: extensions to look for besides those that only tables have.
+        more: extensions to look for, in addition to those that only tables have.
     """
     extensions = (*_TABLES, *more)  # the likeliest first
     folders_of = collections.defaultdict[str, set[str]](set)
@@ -150,7 +150,7 @@ def _suggest_tables(folder: str, *more: str) -> str:
 
 
 def _suggest_names(path: str) -> str:
-    """Names the files most like a missing file, in the same folder and with its extension."""
+    """Returns the names that are most like that of a missing file, in its folder; may be empty."""
     folder, name = posixpath.split(path)
     extension = posixpath.splitext(name)[1]
     listed = FirstNames().list_names(folder, _MOST_LISTED)

@@ -17,8 +17,8 @@ _NUMBERS = re.compile(rb"(?:[-0-9.eE\s]+,)*[-0-9.eE\s]+")
 def has_outlined_words(begin: bytes) -> bool:
     """Whether each of the first lines of a text file has four corners, followed by a word.
 
-    Other tables have more numbers in all lines, as in MOT, or begin with a line of increasing
-    numbers, which name their columns.
+    Other tables have more than these eight numbers in all lines, as in MOT, or begin with a line of
+    increasing numbers, which are the names of the columns.
     """
     lines = [line for line in begin.removeprefix(_BOM).splitlines() if line.strip()][:FIRST_LINES]
     matches = [*filter(None, map(_CORNERS.fullmatch, lines))]
@@ -31,7 +31,7 @@ def has_outlined_words(begin: bytes) -> bool:
 
 
 def describe_outlined_words(path: str) -> str:
-    """Describes a file with outlined words, and the command that makes a table of similar files."""
+    """Describes a file with outlined words, and a command that makes a table from such files."""
     folder, name = posixpath.split(path)
     files = f"{quote_word(folder or '.', 'FOLDER')}/*{quote_word(posixpath.splitext(name)[1], '')}"
     return (

@@ -3,8 +3,8 @@
 Images are stored as bytes, or as structs with `bytes` and `path`, as Hugging Face writes them.
 
 Neighboring images are compressed together, so an image cannot be read as a range of bytes. The
-first time that a run needs an image from a column, it copies all images in that column into its
-work folder, and reads images from there. Without a work folder, as for a sample, the row group that
+first time that a run needs an image from a column, it copies all images in that column to its work
+folder, and reads them from there. Without a work folder, as for a sample, the row group that
 contains the image is decoded: a small group is kept in memory, and a large one is decoded up to the
 image, and from there on for the next one.
 
@@ -40,7 +40,7 @@ _kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 
 
 def image_column(field: Any, image: str) -> str:
-    """Returns the column with the bytes of images, such as `image.bytes`; empty if there is none.
+    """Returns the name of the column with the bytes of images, such as `image.bytes`; may be empty.
 
     Structs with bytes count as images; a column of bytes counts if its name is `image`.
 
@@ -74,7 +74,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
     Args:
         image: the image.
-        max_bytes: size limit; a longer image may be cut off after one byte more.
+        max_bytes: size limit; a longer image may be cut off one byte after it.
         copies: the folder of copies; empty to make none.
 
     Raises:
@@ -176,7 +176,7 @@ class _GroupReader:
         return row in self._kept or (row in self._rows and row >= self._next)
 
     def read(self, row: int) -> bytes:
-        """Returns the image in a row for which `reaches` is true; empty if the row has none.
+        """Returns the image in a row for which `reaches` is true; an empty one if there is none.
 
         Raises:
             DataError, OSError: see `ParquetFile`.
@@ -191,7 +191,7 @@ class _GroupReader:
         self._opened.end_process()
 
     def _count_unwanted(self) -> int:
-        """Counts the rows at the start of the group to leave out."""
+        """Returns how many rows to leave out at the start of the group."""
         return self._wanted - self._rows.start
 
     def _keep(self, image: _RowImage) -> None:
@@ -208,7 +208,7 @@ class _GroupReader:
         self._next = image.row + 1
 
     def _make_room(self, num_bytes: int) -> None:
-        """Drops all kept images, to make room for an image of `num_bytes`."""
+        """Drops all kept images, to make room for an image of `num_bytes` bytes."""
         self._kept.clear()
         self._room = KEPT_BYTES - num_bytes - sum(map(len, self._values.values()))
         if self._room < 0:  # later rows may refer to any of these
@@ -221,7 +221,7 @@ _reader: _GroupReader | None = None
 def _read_kept(file: storage.Entry, column: str, row: int, max_bytes: int) -> bytes:
     """Returns the image in a row of a sample.
 
-    Small row groups are kept whole; when their memory limit is reached, all are dropped.
+    Small row groups are kept whole; when the memory limit for them is reached, all are dropped.
     """
     global _reader
     source = (file, column, max_bytes)
@@ -281,7 +281,7 @@ def _drop_reader() -> None:
 
 
 def end_sample() -> None:
-    """Ends the process that decodes a large row group for a sample."""
+    """Ends the process that is decoding a large row group for a sample."""
     with _LOCK:
         _drop_reader()
 

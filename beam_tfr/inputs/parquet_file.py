@@ -1,7 +1,7 @@
 """Reads Parquet files, whatever they hold, in bounded memory, or says why a file cannot be read.
 
-A guarded process decodes them, see `inputs.parquet_process`. It starts with the first file, which
-takes 0.3 s and 80 MB, and is then reused for the next files.
+A guarded process decodes them, see `inputs.parquet_process`. The process starts with the first
+file, which takes 0.3 s and 80 MB, and is then reused for other files.
 """
 
 import collections
@@ -82,7 +82,7 @@ class _Process(GuardedProcess):
         super().__init__(_CHILD, descriptors=[file.fileno()], opened=[file])
 
     def ask(self, request: Any, file: storage.Entry) -> Any:
-        """Sends the process a request, and reads the file for it until it answers.
+        """Sends the process a request, and reads the file on its behalf until it answers.
 
         Raises:
             _EndedError: the process ended.
@@ -256,7 +256,7 @@ class ParquetFile:
 
         Args:
             column: the column with the bytes of the images.
-            max_bytes: size limit; a longer image may be cut off after one byte more.
+            max_bytes: size limit; a longer image may be cut off one byte after it.
             group: number of the group.
             skip: called before each batch; returns the number of rows of the group to leave out,
                 some of which may be yielded nevertheless.
@@ -288,8 +288,8 @@ class ParquetFile:
     ) -> Iterator[tuple[int, Any]]:
         """Yields the batches of a row group, each with the number of its first row.
 
-        If the process ends, another one decodes row by row: values that are stored once may take a
-        thousand times their space in a batch of rows.
+        If the process ends, another process decodes row by row, because values that are stored only
+        once may take a thousand times their space in a batch of rows.
 
         Args:
             group: number of the group.
@@ -343,7 +343,7 @@ class ParquetFile:
             raise
 
     def _open_twice(self) -> OpenedFile:
-        """Opens the file; if the first process ends, tries again with another."""
+        """Opens the file; if the first process ends, tries again with a second one."""
         try:
             answer = self._ask(OpenFile(self._file.size_bytes))
         except _EndedError:
@@ -377,7 +377,7 @@ class ParquetFile:
 
 
 def _count_text_bytes(cells: dict[str, list[Any]]) -> int:
-    """Adds up the lengths of all strings and bytes in cells, also in lists and objects."""
+    """Adds up the lengths of all strings and bytes in cells, even in lists and objects."""
     num_bytes = 0
     waiting: list[Any] = [*cells.values()]
     while waiting:

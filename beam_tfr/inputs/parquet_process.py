@@ -1,7 +1,7 @@
 """Decodes a Parquet file in a guarded process, which answers requests.
 
-Nothing in the file bounds the cost of decoding it: a page of 30 bytes may hold 2^31 values, another
-may be compressed a thousandfold, every row may have the same value, and pyarrow may crash on
+Nothing in the file bounds the cost of decoding it: a page of 30 bytes may hold 2^31 values, a page
+may be compressed a thousandfold, all rows may share one stored value, and pyarrow may crash on
 damaged metadata. So decoding happens here, within memory and time limits that the kernel enforces.
 This process opens no file: it requests bytes of the file, and answers in batches.
 
@@ -45,7 +45,7 @@ _VALUE_BYTES = 40  # overhead of a value in Python
 class Tray:
     """An unnamed file in which two processes leave bytes for each other.
 
-    A socket would make them take turns for every 200 kB.
+    Through a socket, the processes would have to take turns every 200 kB.
 
     Args:
         descriptor: descriptor of the file.
@@ -86,7 +86,7 @@ class Tray:
         connection.send_bytes(msgpack.encode((type(answer).__name__, answer, sizes)))
 
     def recv(self, connection: Connection) -> "Answer | None":
-        """Receives an answer, even if the other end sends something else.
+        """Receives an answer; the other end may send anything.
 
         Raises:
             OSError, EOFError: the connection is closed, or the message is too long.
@@ -220,8 +220,8 @@ class StoredImages(NamedTuple):
         first: number of the first row in its group.
         values: images, each once; None for an image that an earlier answer to the request has.
         positions: for each row, the position of its image in `values`; -1 for none.
-        numbers: for each of `values`, a number that images share if they are stored once; empty if
-            that is not known.
+        numbers: for each of `values`, a number that is the same for images that are stored only
+            once; empty if that is not known.
     """
 
     first: int
@@ -343,14 +343,14 @@ class _Server:
         """Limits the memory for decoding a row group of a certain size in the file.
 
         A page may be a whole group. It is in memory both compressed and decompressed, and pyarrow
-        takes as much again for its values.
+        needs as much memory again for the values.
         """
         more = min(_MEMORY_OF_STORED * stored_bytes, _MOST_MORE_MEMORY)
         if self._used_bytes:
             _limit(resource.RLIMIT_DATA, self._used_bytes + MOST_MEMORY + more)
 
     def _allow_group(self, group: int) -> None:
-        """Raises the memory limit to what a row group takes."""
+        """Raises the memory limit to what a row group may need."""
         about = self._file.metadata.row_group(group)
         stored = sum(
             about.column(number).total_compressed_size for number in range(about.num_columns)
@@ -436,7 +436,7 @@ class _Server:
         return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
-        """Yields images; images that are stored once are shared for as long as possible."""
+        """Yields images; those that are stored only once are shared for as long as possible."""
         group = request.group
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)
@@ -469,8 +469,8 @@ class _Server:
     def _read_shared_images(self, request: ReadImages) -> Generator[StoredImages, None, int]:
         """Yields the images that are in the dictionary of a column.
 
-        Ends before the first image that is not: pyarrow would add it to the dictionary, and return
-        more and more images with each batch.
+        Ends before the first image that is not in the dictionary: pyarrow would add the image to
+        the dictionary, and return ever more images with each batch.
 
         Returns:
             The number of rows before that image.
@@ -561,7 +561,7 @@ def _count_array(array: Any) -> int:
 
 
 def _to_stream(rows: Any) -> bytes:
-    """Returns rows as a stream of Arrow's IPC format, without dictionaries, which may be large."""
+    """Returns rows as a stream in Arrow's IPC format, without dictionaries, which may be large."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -591,7 +591,7 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
 
 
 def _cut(image: bytes | None, max_bytes: int) -> bytes:
-    """Returns an image, cut off one byte after the limit; empty if there is none."""
+    """Returns an image, cut off one byte after the limit; empty if the image is null."""
     return (image or b"")[: max_bytes + 1]
 
 
@@ -604,7 +604,7 @@ def _share_images(
         first: number of the first row in the array.
         images: the array.
         max_bytes: see `ReadImages`.
-        sent: numbers of the values yielded so far; this function adds to them.
+        sent: numbers of the values yielded so far; this function adds new ones.
     """
     from pyarrow import compute
 

@@ -1,13 +1,13 @@
-"""Compiles patterns, finds the folder that they share, and reads lists of them.
+"""Compiles patterns, finds the folder that they share, and reads lists of patterns.
 
 `*` matches any characters except /, `**/` any number of folders, `?` one character, `[abc]` one of
 these characters, and `{a,b}` either name. `{000..131}` is expanded beforehand
 (`schema.number_ranges`). Names that begin with a dot match like any other. A path that ends in / is
 a folder: it matches every file below it that is named like an image (`schema.extensions`). A path
-that ends in .zip or .tar matches archives, each of which stands for the folder with its path, less
-the extension.
+that ends in .zip or .tar matches archives, each of which stands for the folder with its path
+without the extension.
 
-Functions that raise errors have the argument `option`: the option or argument that has the
+Functions that raise errors have the argument `option`: the option or argument that specifies the
 patterns.
 """
 
@@ -131,7 +131,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = 
 
     Args:
         folders: folders without a trailing slash.
-        option, noun: what an error says they are.
+        option, noun: the option, and what the folders are, for errors.
 
     Raises:
         UsageError: some are local and some on gs://.
@@ -196,7 +196,7 @@ def _translate(pattern: str) -> str:
 
 
 def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
-    """Whether a wildcard may be tried several times, because braces surround or follow it.
+    """Whether a wildcard may be tried several times because braces surround or follow it.
 
     Each such wildcard multiplies the time to match a name.
     """
@@ -323,9 +323,9 @@ def order_patterns(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Pairs each pattern with the earlier patterns that may match the same files.
 
-    With these, each file counts once. Patterns with wildcards come first; a path without wildcards
-    belongs to any of them that matches it. If patterns are sorted by literal prefix, the rivals
-    before a pattern are those with a prefix that its own prefix begins with.
+    With these pairs, each file counts once. Patterns with wildcards come first; a path without
+    wildcards belongs to any such pattern that matches it. If patterns are sorted by literal prefix,
+    the rivals before a pattern are those with a prefix that its own prefix begins with.
 
     Raises:
         UsageError: a [ or { is not closed, or too many patterns may match the same files.
@@ -426,12 +426,12 @@ def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
 
 
 def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
-    """Reads the lines of a file. Spaces at either end are kept, since names may have them.
+    """Reads the lines of a file, with the spaces at their ends, since names may have them.
 
     Args:
         path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other
             bytes are read as they are in file names.
-        option: the option that names the file.
+        option: the option that specifies the file.
         needs: what the file should contain.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Distinguishes PNGs of photos from PNGs of masks, by header and size."""
+"""Distinguishes PNG photos from PNG masks by their headers and sizes."""
 
 import struct
 
@@ -19,7 +19,7 @@ def find_kind(root: str, path: str) -> FileKind:
 
     Args:
         root: the folder that the path is relative to.
-        path: path of the file, which may not exist.
+        path: path of the file, which need not exist.
     """
     try:
         entry = storage.find(root + path)

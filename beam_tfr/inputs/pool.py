@@ -61,7 +61,7 @@ class Pool:
             del job  # otherwise it keeps the result alive
 
     def close(self) -> None:
-        """Cancels calls that have not started, without waiting for the others."""
+        """Cancels calls that have not started; does not wait for calls that have."""
         self.closed.set()
         for _ in range(self._started):
             self._jobs.put(None)

@@ -1,6 +1,6 @@
 """Divides the names in a bucket into ranges that can be listed in parallel.
 
-A listing returns names in order from any start, but does not say how many there are. So the names
+A listing returns names in order from any start, but not how many names there are. So the names
 are divided by the character after their common prefix, repeatedly, until there are enough ranges.
 Ranges are half-open and adjacent, so each name is in exactly one of them.
 """
@@ -23,7 +23,7 @@ class NameRange(NamedTuple):
     Attributes:
         start, end: in the order of code points, which is also the order of UTF-8.
         depth: number of characters that all names in the range share.
-        num_names: number of names, if there are few; then the range is not divided.
+        num_names: number of names, if there are few; such a range is not divided.
     """
 
     start: str
@@ -96,7 +96,7 @@ def _divide_by_character(list_names: ListNames, whole: NameRange, most: int) -> 
 
 
 def _count_beginnings(list_names: ListNames, whole: NameRange, most: int) -> dict[str, int | None]:
-    """Counts names by their beginnings, which are one character longer than the prefix they share.
+    """Counts names by their beginnings: their common prefix and one more character.
 
     Returns:
         Beginning -> number of names; None if there are too many to count.

@@ -35,12 +35,12 @@ class ReadAhead:
     Args:
         max_bytes: see `read_image`.
         images: maximum number of images to read or hold ahead, each in its own thread.
-        ahead_bytes: their maximum total size, as listed or as copied; a larger file is read alone.
-            A file that was not listed counts as several times the mean size of earlier ones; if it
-            is larger, its bytes are dropped, and it is read again when its turn comes.
+        ahead_bytes: maximum total size of these images, as listed or as copied; a larger file is
+            read alone. A file that was not listed counts as several times the mean size of earlier
+            files; if it is larger, its bytes are dropped, and it is read again when its turn comes.
         companions: name of a companion of the images -> function that returns the companion file of
             an image, which is read with the image.
-        optional: names of companions that an image may lack.
+        optional: names of the companions that images may lack.
         read_embedded: reads a file that has a place, see `reading.read_embedded`.
         copies: the folder for copies of images in Parquet files; empty to make none.
         root: see `read_image`.
@@ -158,7 +158,7 @@ def _is_too_large(content: _Read) -> bool:
 
 
 class _BegunRead(NamedTuple):
-    """A read in progress: a function that returns its content, and how many bytes it may hold."""
+    """A read in progress: a function that returns the content, and how many bytes this may have."""
 
     result: Callable[[], _Read]
     num_bytes: int
@@ -213,7 +213,7 @@ def read_refs(
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
         ahead: how to read the files; None for table rows, whose references contain everything.
-        leave: positions of references whose files are not read; they are yielded with None too.
+        leave: positions of references whose files are not read; these are yielded with None too.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows
@@ -253,7 +253,7 @@ def _accompany(
     root: str,
     is_optional: bool,
 ) -> _Read | Accompanied:
-    """Returns an image with one more companion, or the first error among them.
+    """Returns an image with one more companion; if either has an error, returns the first error.
 
     Args:
         image: the content of the image, which may have companions already.
@@ -287,9 +287,9 @@ def _stem(path: str) -> str:
 
 
 def _relative_path(path: str, root: str) -> str:
-    """Returns a path relative to a folder, if both are on gs:// or both on disk.
+    """Returns a path relative to a folder if both are on gs:// or both are on disk.
 
-    So the path stays the same if both are moved.
+    So the path stays the same if file and folder are moved together.
     """
     if storage.is_gcs(path) != storage.is_gcs(root):
         return path

@@ -1,4 +1,4 @@
-"""Reads a listed file, or says why it cannot be read: the first half of ReadImages."""
+"""Reads a listed file, or reports why it cannot be read: the first half of ReadImages."""
 
 import errno
 from collections.abc import Callable
@@ -41,10 +41,10 @@ def read_image(
         file: a listed file; generation 0 stands for any version.
         max_bytes: larger files are rejected; an object with a larger listed size is not fetched at
             all.
-        cancelled: returns True once the result is no longer needed, which ends the retries.
+        cancelled: returns True once the result is no longer needed, which stops retries.
         read_embedded: reads a file that has a place.
-        root: the folder of all files that a table names. As long as it exists, a folder missing
-            below it is considered permanently missing.
+        root: the folder of all files that a table refers to. As long as it exists, a folder that is
+            missing below it is considered permanently missing.
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or

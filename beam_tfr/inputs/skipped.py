@@ -54,7 +54,7 @@ class RepeatedFolders(CountedPaths):
     """Links to folders that are already listed under another path, and so not listed again."""
 
     def describe(self) -> str:
-        """Reports the links; empty if there are none."""
+        """Returns a message about the links; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -64,10 +64,10 @@ class RepeatedFolders(CountedPaths):
 
 
 class GuessedNames(CountedPaths):
-    """Images in zips whose names are not UTF-8 and declare no encoding."""
+    """Images in zips whose names are not UTF-8 and have no declared encoding."""
 
     def describe(self) -> str:
-        """Reports the names; empty if there are none."""
+        """Returns a message about the names; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -81,7 +81,7 @@ class PackedLabels(CountedPaths):
     """Files in archives whose names suggest that they hold labels."""
 
     def describe(self) -> str:
-        """Reports the files; empty if there are none."""
+        """Returns a message about the files; empty if there are none."""
         if not self.number:
             return ""
         return (
@@ -91,7 +91,7 @@ class PackedLabels(CountedPaths):
 
 
 class SkippedFiles:
-    """A thread-safe count of files that match no pattern, each counted once.
+    """A thread-safe count of the files that match no pattern, each counted once.
 
     For a folder, these are files without an image extension. For `*.jpg`, these are files that
     `*.*` would match and that look like images, such as 1.JPG and 1.png.
@@ -181,7 +181,7 @@ class SkippedFiles:
         return False
 
     def add_folder(self, path: str) -> None:
-        """Does nothing, unlike `FoundFolders`, about a folder whose name matches a pattern."""
+        """Ignores a folder whose name matches a pattern, unlike `FoundFolders`."""
 
     def enter_folder(self, path: str) -> None:
         """Records a folder on disk that is listed."""
@@ -216,8 +216,8 @@ class SkippedFiles:
     def _count_kind(self, kind: str) -> None:
         """Counts a file of a kind.
 
-        Beyond the limit, all new kinds count as one, since each hidden file may be a kind of its
-        own.
+        Beyond the limit, all new kinds count as one kind, since each hidden file may be a kind of
+        its own.
         """
         with self._lock:
             if len(self.kinds) >= _MOST_KINDS and kind not in self.kinds and not _is_image(kind):
@@ -254,7 +254,7 @@ class UncountedFiles(SkippedFiles):
 
 
 class UsedExclusions(UncountedFiles):
-    """A thread-safe record of only the patterns of `exclude` that match a file."""
+    """A thread-safe record that holds only which patterns of `exclude` match a file."""
 
     def __init__(self, exclusions: Sequence[re.Pattern[str]]) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ def _compile_reach(pattern: str) -> re.Pattern[str]:
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
-    """Says how many files in a folder are skipped; empty if none are.
+    """Returns how many files in a folder are skipped; empty if none are.
 
     For example, "2 without an image extension (1 .md, 1 other names)".
     """
@@ -310,17 +310,17 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
-    """Counts archives that can be inputs, from the kinds of some files."""
+    """Counts the archives among some files that can be inputs."""
     return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
 
 
 def count_packed(kinds: Mapping[str, int]) -> int:
-    """Counts archives that must be unpacked, from the kinds of some files."""
+    """Counts the archives among some files that must be unpacked."""
     return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
 
 
 def count_raw(kinds: Mapping[str, int]) -> int:
-    """Counts raw camera photos, from the kinds of some files."""
+    """Counts the raw camera photos among some files."""
     return sum(number for kind, number in kinds.items() if RAW.fullmatch(kind))
 
 
@@ -333,7 +333,7 @@ def _is_archive(kind: str) -> bool:
 
 
 def describe_cures(kinds: Mapping[str, int]) -> Iterator[str]:
-    """Yields how to read archives and raw photos among skipped files."""
+    """Yields how to read the archives and raw photos among skipped files."""
     number = count_archives(kinds)
     if number:
         yield f"archives (.zip, .tar: {number:,}) are read if they are also given as `input=`"
@@ -356,7 +356,7 @@ def describe_other_files(kinds: Mapping[str, int]) -> Iterator[str]:
 
 
 def describe_missed(kinds: Mapping[str, int], root: str) -> str:
-    """Says which images the patterns miss, and how to include them.
+    """Returns which images the patterns miss, and how to include them.
 
     Args:
         kinds: kind of name -> number of files.
@@ -372,7 +372,7 @@ def describe_missed(kinds: Mapping[str, int], root: str) -> str:
 
 
 def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]:
-    """Returns the number of files that are images, or that are not, and a list of their kinds.
+    """Returns how many of the files are images (or are not), and a list of their kinds.
 
     For example, "10 .JPG, 3 .jpeg".
     """

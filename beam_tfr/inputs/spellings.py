@@ -1,6 +1,6 @@
 """Finds other spellings of a path: as on Windows, as in a URL, or without surrounding spaces.
 
-A file with exactly the written path always comes first.
+A file at exactly the written path always comes first.
 """
 
 import functools
@@ -67,7 +67,7 @@ _FORMS: tuple[Callable[[str], str], ...] = (
 
 
 def is_plain(path: str) -> bool:
-    """Whether a path has no other spellings; most have none, so this must be fast."""
+    """Whether a path has no other spellings; most paths have none, so this must be fast."""
     return (
         path.isascii()
         and "\\" not in path
@@ -101,7 +101,7 @@ def list_spellings(path: str, *, remote: bool) -> list[str]:
 
 
 def choose_spelling(path: str) -> str:
-    """Returns the path itself or, if it has no file, the first other spelling that has one."""
+    """Returns the path, or its first other spelling that leads to a file if the path does not."""
     spellings = list_spellings(path, remote=storage.is_gcs(path))
     if not spellings or storage.find(path):
         return path
@@ -109,7 +109,7 @@ def choose_spelling(path: str) -> str:
 
 
 def describe_oddities(path: str) -> str:
-    """Says what may be wrong with a path that has no file; empty if nothing looks wrong."""
+    """Returns what may be wrong with a path that leads to no file; empty if nothing looks wrong."""
     oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
     if any(change(path) != path for change in _FORMS):
         oddities.append("its letters may be written in another way (Unicode NFC, NFD)")

@@ -1,4 +1,4 @@
-"""Finds unread lists of the images in each split, next to images and tables.
+"""Finds lists of the images in each split that are next to images and tables, but are not read.
 
 Examples are Food-101's `meta/train.txt`, whose lines are like `apple_pie/1005649`, CUB-200-2011's
 `train_test_split.txt`, whose lines are numbers, and `TrainImages.txt` of MIT Indoor67.
@@ -20,7 +20,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import has_image_name
 
 _CURE = (
-    f"all images go to {DEFAULT_SPLIT}, unless a `table=` has the split of each in a column "
+    f"all images go to {DEFAULT_SPLIT}, unless a `table=` has each image's split in a column "
     "`split`; `splits=train=1` confirms that there is only one split"
 )
 # Folders in which lists are looked for on gs://; on a disk, all of the first folders are searched.
@@ -64,12 +64,12 @@ def describe_split_lists(
     first_names: FirstNames | None = None,
     tables: Collection[str] = (),
 ) -> str:
-    """Reports lists of the images in each split; empty if there are none.
+    """Returns a message about lists of the images in each split; empty if there are none.
 
     Args:
         folders: folders of all images, and of tables. Lists are looked for in these, in the folders
             of the first images, in the folders around them, and in subfolders of all of these.
-        images: paths of some images; lists may name them without extensions.
+        images: paths of some images; lists may mention them without extensions.
         cure: how to use the splits in the lists.
         first_names: lists folders.
         tables: tables that are read.
@@ -95,7 +95,7 @@ def describe_split_lists(
 
 
 def _choose_unread(candidates: Collection[str], tables: Collection[str]) -> list[str]:
-    """Chooses the files that may be lists, except tables that are read or cover only one split.
+    """Chooses files that may be lists, except tables that are read or that cover one split.
 
     An example is train.csv, with the labels that a test set lacks.
     """
@@ -117,7 +117,7 @@ def _is_table(path: str) -> bool:
 
 
 def _divides(path: str) -> bool:
-    """Whether a file has the name of a list of all splits, such as list_eval_partition.csv."""
+    """Whether a file is named like a list of all splits, such as list_eval_partition.csv."""
     return _DIVISION.search(os.path.basename(path)) is not None
 
 
@@ -127,7 +127,7 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
     Args:
         folder: the folder to look into.
         first_names: lists folders.
-        only_own: whether to skip subfolders that may be sets of their own.
+        only_own: whether to skip subfolders that may be datasets of their own.
     """
     names = first_names.list_folders(folder, _MOST_FILES)
     inner = [folder]
@@ -147,12 +147,12 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
 
 
 def _join_first(folder: str, names: Sequence[str]) -> list[str]:
-    """Returns the paths of the first subfolders of a folder, from their names."""
+    """Returns the paths of the first subfolders of a folder."""
     return [storage.join(folder, name) for name in names[:_MOST_FOLDERS]]
 
 
 def _is_named_so(name: str) -> bool:
-    """Whether a file has the name of a list of the images in one split, or in all splits."""
+    """Whether a file is named like a list of the images in one split, or in all splits."""
     stem, extension = os.path.splitext(name)
     if extension.lower() not in _EXTENSIONS:
         return False
@@ -192,7 +192,7 @@ def _name_folders(images: Iterable[str]) -> set[str]:
 
 
 def _lists_images(path: str, images: _ImagePlaces) -> bool:
-    """Whether a file with the name of a split list names images, or folders with images."""
+    """Whether a file that is named like a split list mentions images, or folders with images."""
     folder, _, name = path.rpartition("/")
     is_near = folder in images.bases
     if name.lower().endswith(_UNREAD):
@@ -204,7 +204,7 @@ def _lists_images(path: str, images: _ImagePlaces) -> bool:
 
 
 def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
-    """Whether the images that a file names exist; half of them suffice if the file is elsewhere.
+    """Whether images that a file mentions exist: at least one, or half if the file is far away.
 
     Args:
         path, lines: path of the file, and its lines.
@@ -226,7 +226,7 @@ def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near
 def _read_lines(path: str) -> list[str]:
     """Returns the first nonblank lines of a file, or the first items of a JSON file.
 
-    Empty for a table of annotations, or if the file cannot be read.
+    Returns none for a table of annotations, or if the file cannot be read.
     """
     with contextlib.suppress(OSError):
         content = storage.read_part(path, 0, _BEGIN_BYTES)

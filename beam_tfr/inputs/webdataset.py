@@ -47,7 +47,7 @@ def check_webdataset(patterns: Sequence[str]) -> None:
 
 
 def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
-    """Returns a tar that matches the patterns; None if none is listed."""
+    """Returns the first tar that matches the patterns; None if there is none."""
     with contextlib.suppress(UsageError):  # the listing raises it again
         for batch in list_parts(order_parts(patterns, ()), limit=_MOST_NAMES):
             parts = [part for part in batch if isinstance(part, PatternPart) and part.archive]
@@ -61,7 +61,8 @@ def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
 def _find_label(file: storage.Entry) -> str:
     """Returns the name of a label file in a tar; empty if there is none.
 
-    Class files count; JSON and caption files count if the name of the tar is the number of a shard.
+    Class files always count; JSON and caption files count if the name of the tar is the number of a
+    shard.
     """
     endings = (_CLASS, *_OTHERS) if _SHARD.search(file.path) else (_CLASS,)
     names = set[str]()

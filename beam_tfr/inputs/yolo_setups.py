@@ -1,7 +1,7 @@
 """Finds the `data.yaml` or class names of YOLO label files, or says which `data.yaml` to write.
 
 Labeling programs write the names of classes, in the order of their numbers, to classes.txt
-(LabelImg), notes.json (Label Studio), or obj.names (CVAT, Darknet), which is named in obj.data. See
+(LabelImg), notes.json (Label Studio), or obj.names (CVAT, Darknet), whose path is in obj.data. See
 https://github.com/AlexeyAB/darknet#how-to-train-to-detect-your-custom-objects.
 """
 
@@ -53,7 +53,7 @@ def has_setup_lines(begin: bytes) -> bool:
 
 
 def describe_label_files(path: str) -> str:
-    """Names the `data.yaml` of the label files in a folder, or says what to write.
+    """Returns how to read the label files in a folder, with a `data.yaml` that may be missing.
 
     Args:
         path: one of the label files.
@@ -81,7 +81,7 @@ def find_setup(path: str) -> str:
 
 
 def describe_names(path: str) -> str:
-    """Says how to use a file of class names next to label files; empty for other files."""
+    """Returns how to use a file of class names next to label files; empty for other files."""
     folder, name = posixpath.split(path)
     if name not in (*_NAMES, _NOTES):
         return ""
@@ -106,7 +106,7 @@ def _list_label_folders(folder: str) -> Iterator[str]:
 
 
 def describe_darknet(path: str) -> str:
-    """Says which `data.yaml` to write instead of an `obj.data`; empty for other files."""
+    """Returns which `data.yaml` to write instead of an `obj.data`; empty for other files."""
     lines = _list_darknet_lines(path)
     if not lines:
         return ""
@@ -161,7 +161,7 @@ def _list_lines(around: Sequence[str]) -> str:
 
 
 def _list_places(root: str) -> Iterator[str]:
-    """Yields the lines for the folders of splits, such as `val: images/valid`."""
+    """Yields the lines for the folders of the splits, such as `val: images/valid`."""
     names = FirstNames()
     for place in ("images/", ""):
         seen = set[str]()
@@ -192,7 +192,7 @@ def _list_darknet_lines(path: str) -> list[str]:
 
 
 def _find_beside(path: str, value: str) -> str:
-    """Returns the path of a file named in an `obj.data`, relative to its folder; else empty.
+    """Returns the path of a file that an `obj.data` mentions, relative to its folder; else empty.
 
     The path in the file is relative to the folder in which Darknet runs, which may be the folder
     above, or have another name: `data/train.txt`.
@@ -237,7 +237,7 @@ def _read_text(path: str) -> str:
 
 
 def _read_names(path: str) -> list[str]:
-    """Returns the lines in a file of class names; none if it cannot be read, or names images."""
+    """Returns the lines in a file of class names; none if it cannot be read, or lists images."""
     names = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
     return [] if any(map(_NAME_OF_IMAGE.search, names)) else names
 

@@ -145,7 +145,7 @@ def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
 
     Args:
         opened: the zip.
-        end: where the record begins that ends the directory of every zip.
+        end: where the record that ends the directory of every zip begins.
     """
     begin = end - _LOCATOR_64.size - _END_64.size
     if begin < 0:
@@ -171,7 +171,7 @@ def _read_at(opened: IO[bytes], begin: int, num_bytes: int) -> bytes:
 
 
 def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the extra fields of a file, each as its kind and its content.
+    """Yields the kind and the content of each extra field of a file.
 
     Raises:
         BadZipFile: a field is longer than the remaining bytes.
@@ -187,7 +187,7 @@ def read_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _take_numbers_64(info: ZipInfo, field: bytes) -> None:
-    """Replaces the numbers of a file that need 64 bits with those in its extra field.
+    """Replaces the numbers of a file that need 64 bits with the numbers in its extra field.
 
     Raises:
         BadZipFile: the field lacks a number.

@@ -1,4 +1,4 @@
-"""Reads the names of files in zips; many names declare no encoding."""
+"""Reads the names of files in zips, which often declare no encoding."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
 
     Args:
         info: the file.
-        are_utf8: whether all names in the zip can be UTF-8, declared or not.
+        are_utf8: whether all names in the zip are valid UTF-8, declared or not.
     """
     name = _read_unicode_path(info) or info.filename
     if _is_declared(info):
@@ -37,7 +37,7 @@ def name_in_zip(info: ZipInfo, *, are_utf8: bool) -> str:
 
 
 def is_utf8(info: ZipInfo) -> bool:
-    """Whether a name is UTF-8, or may be without declaring it."""
+    """Whether a name is declared to be UTF-8, or may be UTF-8 anyway."""
     if _is_declared(info):
         return True
     try:
@@ -48,7 +48,7 @@ def is_utf8(info: ZipInfo) -> bool:
 
 
 def is_guessed(info: ZipInfo, *, are_utf8: bool) -> bool:
-    """Whether a name was read in code page 437, which the zip does not declare.
+    """Whether a name was decoded as code page 437, which the zip does not declare.
 
     Args:
         info, are_utf8: see `name_in_zip`.
@@ -64,7 +64,7 @@ def _is_declared(info: ZipInfo) -> bool:
 
 
 def _read_unicode_path(info: ZipInfo) -> str:
-    """Returns the UTF-8 name that some programs add to a name in another encoding; else empty.
+    """Returns the UTF-8 name that some programs add to a name in another encoding; may be empty.
 
     Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
     """
