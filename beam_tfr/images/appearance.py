@@ -1,4 +1,4 @@
-"""Describes the picture in a stored image by numbers: brightness, contrast, a perceptual hash."""
+"""Describes the picture in a stored image: its brightness, contrast and perceptual hash."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ _HALVED = 128  # shorter sides have too few samples for each wave to be halved
 
 
 class ChannelSums(NamedTuple):
-    """The sum, and the sum of squares, of each channel of some pixels."""
+    """The sum of each channel of some pixels, and the sum of its squares."""
 
     sums: tuple[int, ...]
     squares: tuple[int, ...]
@@ -68,8 +68,8 @@ def perceptual_hash(pixels: Pixels) -> bytes:
     exact, so every processor computes the same bits.
 
     Images with fewer than 16 pixels in one direction do not have that many frequencies: some bits
-    would repeat others, and different images would share them. The hash of such an image is all
-    zeros, like that of a flat image.
+    would repeat others, and different images would have the same hash. The hash of such an image is
+    all zeros, like that of a flat image.
 
     Args:
         pixels: uint8 [height, width, 1 or 3].
@@ -93,7 +93,7 @@ def perceptual_hash(pixels: Pixels) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _waves(size: int) -> NDArray[np.float32]:
-    """Computes cosines of the lowest frequencies over `size` samples: float32 [16, size].
+    """Computes the cosines of the lowest frequencies at `size` samples: float32 [16, size].
 
     The values are whole numbers from -64 to 64.
     """

@@ -10,7 +10,7 @@ BLOCK = 1 << 20  # samples to process together
 
 
 def row_blocks(height: int, row_samples: int) -> list[slice]:
-    """Lists slices of rows that cover an image, each with one row or at most `BLOCK` samples."""
+    """Lists slices of rows that cover an image; a slice has one row or at most `BLOCK` samples."""
     rows = max(1, BLOCK // max(1, row_samples))
     return [slice(top, min(top + rows, height)) for top in range(0, height, rows)]
 

@@ -1,4 +1,4 @@
-"""Converts CMYK, profiles and transparency to sRGB or gray.
+"""Converts images with CMYK, profiles or transparency to sRGB or gray.
 
 LittleCMS applies profiles (ICC.1:2022) with relative colorimetric intent and black point
 compensation (ISO 18619), as Photoshop does by default: colors within sRGB's gamut are kept, others
@@ -136,7 +136,7 @@ def to_srgb(
         profile: ICC profile, or empty. It is ignored if it is broken, larger than
             `MAX_PROFILE_BYTES`, or made for other channels; a profile for RGB also applies to gray,
             as RGB with equal values.
-        convert: whether to apply the profile; False treats the pixels as sRGB already.
+        convert: whether to apply the profile; if not, the pixels are treated as sRGB.
         may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:
@@ -192,7 +192,7 @@ def to_channels(pixels: Pixels, color: str) -> Pixels:
 def is_srgb(profile: bytes) -> bool:
     """Whether a profile has no visible effect.
 
-    Such a profile is empty, a version of sRGB, or gray with the curve of sRGB.
+    Such a profile is empty, a version of sRGB, or a gray profile with the curve of sRGB.
     """
     if not profile:
         return True
@@ -212,7 +212,7 @@ def convert_background(background: Color, channels: int) -> tuple[int, ...]:
 def _find_effect(profile: bytes) -> _Effect | None:
     """Returns the effect of a profile, or None if the profile cannot be used.
 
-    The process caches the effects of the profiles that it used last.
+    The process caches the effects of the profiles that it used most recently.
     """
     if len(profile) > MAX_PROFILE_BYTES:
         return None
@@ -251,7 +251,7 @@ def _make_transform(profile: bytes) -> ImageCms.ImageCmsTransform:
     """Makes the transform from the colors of a profile to sRGB.
 
     Raises:
-        OSError, ValueError: the profile is broken, or of a kind that images do not have.
+        OSError, ValueError: the profile is broken, or of a kind that is not for images.
     """
     source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
     mode = _MODES.get(source.profile.xcolor_space.strip())
@@ -271,7 +271,7 @@ def _differ(pixels: Pixels, others: Pixels) -> bool:
 def _safe_profile(profile: bytes) -> bytes:
     """Limits the work that a profile can cause in LittleCMS, according to the size of the profile.
 
-    Hides the optional tables of floats (D2B0 to D2B3): one with 80 kB can hold ten thousand steps
+    Hides the optional tables of floats (D2B0 to D2B3): a table of 80 kB can hold ten thousand steps
     for every color, which take 19 s.
 
     Raises:
@@ -352,8 +352,8 @@ def _by_strips(
     Args:
         pixels: [h, w, c].
         channels: number of channels of the result.
-        change: makes an image of n pixels from [n, c] of each argument.
-        others: further arrays, divided into the same strips.
+        change: makes an image of n pixels from [n, c] of the pixels and of each of `others`.
+        others: further arrays, which are divided into the same strips.
         may_overwrite: whether the result may use the memory of the pixels.
 
     Returns:

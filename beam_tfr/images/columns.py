@@ -1,4 +1,4 @@
-"""Maps columns of a table row, such as boxes, to the pixels of the record."""
+"""Maps the columns of a table row, such as boxes, to the pixels of its record."""
 
 import dataclasses
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class PlacedColumns(NamedTuple):
     Attributes:
         image: the image, with the adjustments of its boxes.
         ref: the reference, with the labels of the remaining boxes, and without columns.
-        values: the features that the columns become.
+        values: the features made from the columns.
     """
 
     image: Image
@@ -34,14 +34,14 @@ def place_columns(
     policy: BoxPolicy,
     max_decode_bytes: int,
 ) -> PlacedColumns:
-    """Maps the columns of a row, which describe the upright source, to its record.
+    """Maps the columns of a row, which describe the upright source, to the row's record.
 
     Args:
         image: the converted image.
         ref: the reference, with the columns of the row.
         features: the features of the dataset.
         policy: what to do with bad boxes, and with images without boxes.
-        max_decode_bytes: memory for the masks of boxes while they are made.
+        max_decode_bytes: memory limit for making the masks of boxes.
 
     Raises:
         RejectError: see `FeaturesDict.place`.

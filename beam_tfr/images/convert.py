@@ -3,9 +3,9 @@
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
         ──geometry──▶ resized ──orientation──▶ upright ──color──▶ sRGB or gray ──encode──▶ Image
 
-The format is determined by the content, never by the name. Colors are converted after resizing,
-when there are fewer pixels, but transparent images before, because they are blended with the
-background.
+The format is determined by the content, never by the name. Colors are usually converted after
+resizing, when there are fewer pixels, but those of transparent images before resizing, because
+these images are blended with the background.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ _COLORSPACES = {1: "Gray", 3: "RGB", 4: "CMYK"}
 
 @functools.cache
 def codec_versions() -> dict[str, str]:
-    """Returns the versions of the libraries that can change the bytes of an image.
+    """Returns the versions of the libraries that affect the bytes of images.
 
     The version of a library that is not installed is `ABSENT`.
     """
@@ -75,14 +75,14 @@ def convert_image(
     statistics: bool = True,
     **changes: Any,
 ) -> Image:
-    """Converts one image: decodes, rotates, resizes, converts colors, encodes.
+    """Decodes an image, rotates and resizes it, converts its colors, and encodes it.
 
     Args:
         data: the content of a file in any format in `formats.FORMATS`.
-        options: options; None for the defaults.
-        name: name of the file; if its extension belongs to another format, the result notes that.
-        statistics: False leaves out the sums of pixels. A JPEG that is kept is then only checked,
-            in half the time.
+        options: the options of the conversion; None for the defaults.
+        name: name of the file; the result notes if the extension belongs to another format.
+        statistics: whether to compute the sums of pixels. Without them, a JPEG that is kept is only
+            checked, in half the time.
         **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224,
             224)`.
 
@@ -94,7 +94,7 @@ def convert_image(
         RejectError: the image cannot be used; its `reason` is one of
             `schema.dataset.REJECT_REASONS`.
         UsageError: the value of an option is wrong.
-        TypeError: `data` is not bytes, or there is no such option.
+        TypeError: `data` is not bytes, or one of `changes` is not an option.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be the bytes of a file, not {type(data).__name__}")
@@ -144,7 +144,7 @@ def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> I
 def _open_limited(
     image_format: formats.ImageFormat, data: bytes, limited: contextlib.ContextDecorator
 ) -> Source:
-    """Opens a file under hard limits, which also apply to decoding it."""
+    """Opens a file under hard limits, which also apply when the file is decoded."""
     source = limited(image_format.open)(data)
     source.decode = limited(source.decode)
     return source

@@ -37,8 +37,8 @@ def check_size(height: int, width: int, encoding: str) -> None:
     """Checks that an encoding can hold an image.
 
     Raises:
-        RejectError: `extreme-aspect`: a side is longer than the encoding can hold;
-            `too-many-pixels`: its encoder would take too much memory and time.
+        RejectError: `extreme-aspect`: a side is longer than the encoding allows; `too-many-pixels`:
+            the encoder would need too much memory and time.
     """
     max_side = MAX_SIDES.get(encoding, sys.maxsize)
     if max(height, width) > max_side:
@@ -67,13 +67,13 @@ def encode(
 
     Args:
         pixels: uint8 [h, w, 1 or 3], gray or RGB.
-        encoding: "jpeg", "png", "webp" or "raw". WebP has no gray, so gray becomes RGB.
+        encoding: "jpeg", "png", "webp" or "raw". WebP does not support gray, so gray becomes RGB.
         quality: quality for JPEG and WebP, 1 to 100.
         chroma: chroma for JPEG, "420" or "444".
-        may_overwrite: whether the pixels may be overwritten, which saves a copy of a large image.
+        may_overwrite: whether the pixels may be overwritten, which avoids a copy of a large image.
 
     Returns:
-        A file; for "raw", a serialized TensorProto, uint8 [h, w, 1 or 3].
+        The content of a file; for "raw", a serialized TensorProto, uint8 [h, w, 1 or 3].
 
     Raises:
         RejectError: see `check_size`.

@@ -1,4 +1,4 @@
-"""Computes which part of a source is used, how it is resized, and where the result shows it."""
+"""Computes which part of a source is used, its new size, and its place in the result."""
 
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ class Placement(NamedTuple):
     """How a source is resized.
 
     Attributes:
-        top, left: pixels cut off at the top and left of the source; as many, or one more, are cut
-            off at the opposite side.
+        top, left: number of pixels cut off at the top and left of the source; as many, or one more,
+            are cut off at the opposite side.
         rows, columns: size of the part of the source that is used.
         height, width: size to which this part is resized.
         canvas: (height, width) of the result, with the picture in its middle; larger only with
@@ -48,7 +48,7 @@ class ImageLayout(NamedTuple):
 
     Attributes:
         shown: the placement of the source as the record shows it.
-        stored: the same, for the source as stored.
+        stored: the placement of the source as stored.
         geometry: maps points of the source to the record.
     """
 
@@ -112,12 +112,12 @@ def compute_placement(
 
 
 def keep_size(height: int, width: int) -> Placement:
-    """Returns the placement of a source that keeps its size."""
+    """Returns the placement of a source whose size does not change."""
     return Placement(0, 0, height, width, height, width, (height, width))
 
 
 def _crop(height: int, width: int, image_size: Size) -> Placement:
-    """Cuts off the excess in the direction in which the source is longer than the result."""
+    """Crops the source in the direction in which it is longer than the result."""
     rows, columns = image_size
     used_rows = _keep_center(min(height, width * rows / columns), height)
     used_columns = _keep_center(min(width, height * columns / rows), width)
@@ -127,7 +127,7 @@ def _crop(height: int, width: int, image_size: Size) -> Placement:
 
 
 def _pad_size(height: int, width: int, image_size: Size, *, upscale: bool) -> Size:
-    """Computes the size that fits into the result, in its middle."""
+    """Computes the size at which a source fits into the result and can be centered in it."""
     rows, columns = image_size
     scale = min(rows / height, columns / width)
     if scale >= 1 and not upscale:
@@ -166,7 +166,7 @@ def _keep_center(side: float, whole: int) -> int:
 
 
 def count_pixels_between(placement: Placement, height: int, width: int) -> int:
-    """Counts the pixels of a source once its height has been resized, but not its width."""
+    """Counts the pixels of a source once its height, but not its width, has been resized."""
     size = (placement.height, placement.width)
     rows = (placement.top, placement.rows)
     columns = (placement.left, placement.columns)

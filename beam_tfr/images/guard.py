@@ -1,8 +1,8 @@
 """Converts images in a guarded process, which may crash or be killed when it exceeds a hard limit.
 
-Formats whose headers do not bound what their decoders use are always decoded here, under
-`hard_limits`. Each thread has its own process, which starts with the thread's first image and ends
-with the thread. They exchange:
+Formats whose headers do not bound the memory and time of their decoders are always decoded here,
+under `hard_limits`. Each thread has its own process, which starts with the thread's first image and
+ends with the thread. The two processes exchange:
 
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
@@ -12,7 +12,7 @@ with the thread. They exchange:
     guard ◀── encoded ── serve                                 after an Image, which lacks them
 
 A guarded process answers in MessagePack with these types. It never answers with a pickle, which
-could run anything: a malicious file may take over its decoder.
+could run any code: a malicious file may take over its decoder.
 """
 
 import contextlib
@@ -132,7 +132,7 @@ class _Process(GuardedProcess):
             self.close()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
-        """Makes the reject for an image whose decoder ended the process.
+        """Makes the reject for an image that ended the process while it was decoded.
 
         Args:
             options: options of the conversion.
@@ -182,7 +182,7 @@ def serve(descriptor: int, messages: int, target: int, *, convert: Callable[...,
 
 
 def _to_utf8(text: str) -> str:
-    """Escapes what UTF-8 cannot represent in a string, such as the bytes of odd file names."""
+    """Escapes characters that UTF-8 cannot represent, such as the bytes of odd file names."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

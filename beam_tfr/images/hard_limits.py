@@ -26,10 +26,10 @@ _limits = {kind: resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, res
 
 
 class HardLimits(NamedTuple):
-    """The limits of this process, if it is a guarded one.
+    """The limits of a guarded process.
 
     Attributes:
-        messages: descriptor for reading what libraries print.
+        messages: file descriptor for reading what libraries print.
         used_bytes: memory of this process before the first image; limits are added to it.
     """
 
@@ -40,9 +40,9 @@ class HardLimits(NamedTuple):
     def enforce(self, format_name: str, file_bytes: int, decode_bytes: int) -> Iterator[None]:
         """Limits the memory and CPU time that a decoder uses.
 
-        The kernel ends this process if it takes longer, and gives it no more memory. Decoders that
-        get no memory report almost any error. This process then ends with `OUT_OF_MEMORY`, so that
-        a new process tries again with memory that no other image has used.
+        The kernel ends this process if it exceeds the time limit, and refuses to give it more
+        memory. Decoders that get no memory report almost any error. This process then ends with
+        `OUT_OF_MEMORY`, so that a new process tries again with memory that no other image has used.
 
         Args:
             format_name: name of the format, for messages.
@@ -89,7 +89,7 @@ def prepare_process(messages: int, target: int) -> None:
     """Turns this process into a guarded one, which captures messages in a pipe.
 
     Args:
-        messages, target: descriptors of the two ends of the pipe.
+        messages, target: file descriptors of the two ends of the pipe.
     """
     global _of_this_process
     for descriptor in (messages, target):
@@ -117,7 +117,7 @@ def read_first_error(messages: int) -> str:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """Whether a decoder got no memory, regardless of what it reported."""
+    """Whether a decoder could not allocate memory, regardless of what it reported."""
     return _errno()[0] == errno.ENOMEM or isinstance(error.__cause__ or error, MemoryError)
 
 

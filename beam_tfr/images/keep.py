@@ -1,4 +1,4 @@
-"""Selects the files that --encoding keep stores unchanged: those TensorFlow decodes correctly."""
+"""Selects the files that --encoding keep stores unchanged: TensorFlow decodes them correctly."""
 
 import contextlib
 import re
@@ -86,7 +86,7 @@ def _is_readable_jpeg(data: bytes) -> bool:
 
 
 def _is_readable_png(data: bytes) -> bool:
-    """Whether libpng knows all chunks of a file, and their checksums are correct.
+    """Whether libpng supports all chunks of a file, and their checksums are correct.
 
     Decoding has already checked the header, the pixels, and the palette of pixels that need one.
     """
@@ -99,13 +99,13 @@ def _is_readable_png(data: bytes) -> bool:
 
 
 def _has_right_checksum(part: chunks.Chunk) -> bool:
-    """Whether the checksum of a PNG chunk, over its kind and its content, is correct."""
+    """Whether the checksum of a PNG chunk, which covers its kind and content, is correct."""
     checksum = int.from_bytes(part.whole[-4:], "big")
     return zlib.crc32(part.whole[4:-4]) == checksum
 
 
 def _is_readable_webp(data: bytes) -> bool:
-    """Whether a file allows neither transparency nor animation, which TensorFlow rejects."""
+    """Whether a file has neither transparency nor animation, which TensorFlow rejects."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         match chunk.kind:

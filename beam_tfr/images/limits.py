@@ -89,7 +89,7 @@ def check_resizing(canvas: Size, pixels_between: int, options: ImageOptions) -> 
         options: options of the image.
 
     Raises:
-        RejectError: `too-many-pixels`, `extreme-aspect`: the pixels, or the filter of a side, do
+        RejectError: `too-many-pixels`, `extreme-aspect`: the pixels, or the filter for a side, do
             not fit into memory.
     """
     height, width = canvas
@@ -117,10 +117,11 @@ PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 
 
 class _SharedBudget:
-    """A budget of this process and all processes forked from it.
+    """A memory budget of this process and all processes forked from it.
 
     Its shares are bytes in a pipe, as in make's job server: a process that decodes takes some out,
-    and puts them back afterwards. A process that dies keeps its shares, so its run must end.
+    and puts them back afterwards. A process that dies never puts its shares back, so its run must
+    end.
     """
 
     SHARES = 1000  # a pipe holds more
@@ -152,7 +153,7 @@ class MemoryBudget:
     """The limit on the total memory that all threads of this process use for decoding.
 
     If the budget is shared, it also covers all processes forked from this one. Threads start in the
-    order in which they asked, so that a large image is not overtaken forever.
+    order in which they asked, so that a large image does not wait forever.
     """
 
     def __init__(self) -> None:
@@ -163,7 +164,7 @@ class MemoryBudget:
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
-        """Requests the bytes of each image elsewhere: a guarded process asks its parent."""
+        """Makes a guarded process request the bytes for each image from its parent."""
         self._reserve = reserve
 
     def share(self) -> None:
@@ -201,7 +202,7 @@ class MemoryBudget:
     def _fits(self, ticket: object, limit: int) -> bool:
         """Whether an image may be decoded now.
 
-        It may if it comes first, or if it fits along with all images requested before it.
+        It may if it is the first image, or if it fits along with all images requested before it.
         """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)

@@ -2,8 +2,8 @@
 
 Coordinates are continuous: x to the right and y down from the corner of the picture, so the first
 pixel covers 0 to 1 and its center is at 0.5. Coordinates of a source refer to the upright image, as
-viewers show it, or with `upright=False` to the pixels as stored, as tools that ignore EXIF see it.
-Coordinates of a record refer to the image as shown by a decoder that ignores EXIF, such as
+viewers show it, or with `upright=False` to the pixels as stored, as tools that ignore EXIF show
+them. Coordinates of a record refer to the image as shown by a decoder that ignores EXIF, such as
 TensorFlow's.
 
 A source with an orientation is kept unchanged only with --ignore_orientation; its record then shows
@@ -115,11 +115,11 @@ def _mirror(points: Floats, geometry: Geometry) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RecordPixels:
-    """The mapping from the pixels of a source to its record: a `features.base.PixelMap`.
+    """The mapping from the pixels of a source to those of its record: a `features.base.PixelMap`.
 
     Attributes:
         image: the converted image.
-        max_decode_bytes: memory for everything decoded at the same time.
+        max_decode_bytes: memory limit for everything that is decoded at the same time.
     """
 
     image: Image
@@ -215,7 +215,7 @@ def _select(
 
 
 def _as_slice(numbers: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Returns the slice that equals an array of numbers, if there is one, else the array."""
+    """Returns an array of numbers as a slice if possible; otherwise unchanged."""
     if not numbers.size:
         return slice(0, 0)
     begin = int(numbers[0])

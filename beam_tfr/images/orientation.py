@@ -34,7 +34,7 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
 def _find_in_exif(exif: bytes) -> int | None:
     """Finds the orientation in an EXIF block; None if the block has no valid one.
 
-    Reads only the first directory, so that no block takes long.
+    Reads only the first directory, so that no block takes long to read.
     """
     with contextlib.suppress(RejectError):  # a broken or missing block says nothing
         directory = next(tiff.directories(exif.removeprefix(b"Exif\0\0")))

@@ -105,7 +105,7 @@ def count_between(size: Size, rows: Span, columns: Span, source: Size) -> int:
 
 
 def _resize(source: Pixels, result: Pixels, box: Box) -> None:
-    """Resizes a box of a source to fill a result."""
+    """Resizes a box of a source so that it fills a result."""
     # Pillow comes with the extra `convert`.
     from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
 
@@ -117,9 +117,9 @@ def _resize(source: Pixels, result: Pixels, box: Box) -> None:
 
 
 def _with_fourth_channel(pixels: Pixels) -> Pixels:
-    """Returns the decoded four channels (RGBX) of which the pixels are a view of the first three.
+    """Returns the four decoded channels (RGBX) if the pixels are a view of the first three.
 
-    Pixels that are not such a view are returned unchanged.
+    Other pixels are returned unchanged.
     """
     base = pixels.base
     if not isinstance(base, np.ndarray) or base.shape[2:] != (4,) or not base.flags.c_contiguous:
@@ -147,8 +147,9 @@ class _Side(NamedTuple):
     Attributes:
         new_side: number of pixels of the result.
         start, length: the window, in pixels.
-        reach: the pixels that the window touches, and those next to it that the filter reaches.
-        box: number of pixels that become one mean, before the filter.
+        reach: the pixels that the window touches, and those next to the window that the filter
+            reaches.
+        box: number of pixels that are averaged into one before filtering.
     """
 
     new_side: int
@@ -176,7 +177,7 @@ class _Side(NamedTuple):
 
 
 def _plan_side(new_side: int, window: Span, side: int) -> _Side:
-    """Plans how a window of a side becomes a new side."""
+    """Plans how to resize a window along one side to `new_side` pixels."""
     start, length = window
     box = max(1, math.ceil(length / new_side / FILTERED))
     reach = math.ceil(LOBES * max(1, length / new_side / box))  # in means
@@ -190,7 +191,7 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
 
 
 def _pack(window: Pixels, pixels: Pixels) -> Pixels:
-    """Copies a window of pixels to contiguous memory, if possible the pixels' own."""
+    """Copies a window of pixels to contiguous memory, if possible to that of the pixels."""
     if window.flags.c_contiguous:
         return window
     packed = reuse_memory(window.shape, pixels)
@@ -246,8 +247,8 @@ def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) 
 def _resize_width(pixels: Pixels, side: _Side, width: int, result: Pixels) -> None:
     """Filters all rows, strip by strip.
 
-    The result may begin where the pixels begin, or earlier if its rows are not longer: no row is
-    overwritten before it is read.
+    The result may begin where the pixels begin, or earlier if its rows are not longer than theirs:
+    no row is overwritten before it is read.
 
     Args:
         pixels: the pixels that the filter reaches.
@@ -294,7 +295,7 @@ def _filtered_channels(pixels: Pixels) -> int:
 
 
 def _split_strips(span: slice, pixels: Pixels, line_pixels: int) -> list[slice]:
-    """Splits rows or columns into strips of `STRIP_BYTES` or `_LEAST_LINES`."""
+    """Splits rows or columns into strips of `STRIP_BYTES` bytes or `_LEAST_LINES` lines."""
     line_bytes = _filtered_channels(pixels) * line_pixels
     lines = max(_LEAST_LINES, STRIP_BYTES // line_bytes)
     starts = range(span.start, span.stop, lines)
@@ -330,7 +331,7 @@ def _means(pixels: Pixels, down: int, right: int) -> Pixels:
 
 
 def _split_side(side: int, box: int) -> list[tuple[slice, slice]]:
-    """Lists slices of the pixels along a side, each with the slice of the means it becomes."""
+    """Lists slices of the pixels along a side, each with the slice of its means."""
     number = side // box
     parts = [(slice(0, number * box), slice(0, number))]
     if side % box:

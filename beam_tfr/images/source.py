@@ -1,4 +1,4 @@
-"""Defines the values that the conversion of an image passes on, and the errors of decoders."""
+"""Defines the values that the steps of a conversion pass on, and the errors of decoders."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ class Decoded:
     adjusted: tuple[str, ...] = ()
 
     def take_pixels(self) -> tuple[Pixels, Pixels | None]:
-        """Hands over the pixels and the alpha: only the caller may then overwrite or free them."""
+        """Hands over the pixels and the alpha, which only the caller may then overwrite or free."""
         taken = (self.pixels, self.alpha)
         self.pixels = _NO_PIXELS
         self.alpha = None
@@ -57,11 +57,11 @@ class Source:
         height, width: in pixels, as stored; the orientation may swap them.
         orientation: orientation from EXIF, 1 to 8; 1 is upright.
         frames: number of pictures, counted only up to 2.
-        scans: number of scans of a progressive JPEG, also inside a TIFF; 1 for everything else.
+        scans: number of scans of a progressive JPEG, even inside a TIFF; 1 for all other images.
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width)
             to which it may scale down; None for no scaling. Raises RejectError `damaged-image`.
-        memory: the most bytes that `decode` uses for the same argument, until the pixels are
-            resized.
+        memory: returns how many bytes `decode` uses at most for the same argument, until the pixels
+        are resized.
     """
 
     format: str
@@ -76,7 +76,7 @@ class Source:
 
 @contextlib.contextmanager
 def reject_damage(format_name: str) -> Iterator[None]:
-    """Turns all errors of decoders into rejects, since damage causes almost any kind of error.
+    """Turns all errors of decoders into rejects, since damage can cause almost any kind of error.
 
     Raises:
         RejectError: `damaged-image`.

@@ -13,7 +13,7 @@ class Chunk(NamedTuple):
     """One chunk.
 
     Attributes:
-        kind: four characters; in a PNG, the first is lowercase if decoders may ignore the
+        kind: four characters; in a PNG, the first character is lowercase if decoders may ignore the
             chunk.
         whole: all bytes of the chunk: length, kind, content, and checksum or padding.
         content: only the content.
@@ -28,7 +28,8 @@ def png_chunks(data: bytes) -> Iterator[Chunk]:
     """Yields the chunks of a PNG up to and including IEND.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before IEND, or has more than `MAX_CHUNKS`.
+        RejectError: `damaged-image`: the file ends before IEND, or has more than `MAX_CHUNKS`
+            chunks.
     """
     view = memoryview(data)
     begin = len(PNG_SIGNATURE)
@@ -49,7 +50,8 @@ def webp_chunks(data: bytes) -> Iterator[Chunk]:
     """Yields the chunks of a WebP.
 
     Raises:
-        RejectError: `damaged-image`: the file ends within a chunk, or has more than `MAX_CHUNKS`.
+        RejectError: `damaged-image`: the file ends within a chunk, or has more than `MAX_CHUNKS`
+            chunks.
     """
     view = memoryview(data)
     begin = 12

@@ -41,8 +41,8 @@ def blocks(data: bytes) -> Iterator[Block]:
     """Yields the blocks of a GIF up to the trailer.
 
     Raises:
-        RejectError: `damaged-image`: the file ends before the trailer, or has more than
-            `MAX_PIECES`.
+        RejectError: `damaged-image`: the file ends before the trailer, contains an unknown block,
+            or has more than `MAX_PIECES` pieces.
     """
     pieces = 0
     try:

@@ -21,7 +21,7 @@ MARKER = re.compile(rb"\xff([^\0\xd0-\xd7\xff])")
 
 
 class Segment(NamedTuple):
-    """A marker and its payload, `data[start:end]`; `begin` is where the marker begins."""
+    """A marker at `begin`, and its payload, `data[start:end]`."""
 
     marker: int
     begin: int
@@ -38,7 +38,7 @@ def segments(data: bytes, offset: int = 2) -> Iterator[Segment]:
 
     Raises:
         RejectError: `damaged-image`: the file ends before EOI or within a segment, or has more than
-            `MAX_SEGMENTS`.
+            `MAX_SEGMENTS` segments.
     """
     end = offset
     for _ in range(MAX_SEGMENTS):

@@ -1,4 +1,4 @@
-"""Reads TIFF directories, which EXIF blocks contain too (TIFF 6.0, section 2, and BigTIFF)."""
+"""Reads the directories of TIFF files and EXIF blocks (TIFF 6.0, section 2, and BigTIFF)."""
 
 import struct
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ class _Layout(NamedTuple):
 
     Attributes:
         byteorder: "little" or "big".
-        order: the same, for `struct`.
-        number: type of the number of entries.
+        order: the byte order, as `struct` spells it.
+        number: type of the field with the number of entries.
         entry: types of the fields of an entry, without its values or their offset.
         word: type of an offset.
         first: slice of the file that holds the offset of the first directory.
@@ -113,7 +113,8 @@ class Directory:
     def read_integers(self, entry: TiffEntry) -> tuple[int, ...]:
         """Reads the values of an entry, if they are unsigned integers.
 
-        Returns no values if they have the wrong type, are too many, or are not all in the file.
+        Returns no values if the values have the wrong type, are too many, or are not all in the
+        file.
         """
         if entry.kind not in _INTEGERS or entry.values > MAX_VALUES:
             return ()

@@ -15,13 +15,13 @@ class ImageFormat(NamedTuple):
     """An image format.
 
     Attributes:
-        matches: whether bytes begin like a file in this format.
+        matches: returns whether bytes begin like a file in this format.
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
-        lossless: whether the format stores pixels exactly; with --encoding keep, images in such
-            formats that must be encoded again become PNGs.
-        needs_guard: whether a file's header does not bound the memory and time that its decoder
-            uses, or the decoder prints errors that it should report. Such files are decoded in a
-            guarded process.
+        lossless: whether the format stores pixels exactly; with --encoding keep, images in lossless
+            formats become PNGs if they must be encoded again.
+        needs_guard: whether files are decoded in a guarded process, because their header does not
+        bound the memory and time that the decoder uses, or because the decoder prints errors that
+        it should report.
     """
 
     matches: Callable[[bytes], object]
@@ -55,7 +55,7 @@ def _read_brands(data: bytes) -> set[bytes]:
 
 
 def _refuse(name: str) -> Callable[[bytes], Source]:
-    """Makes the opening function of a format that is recognized but not supported."""
+    """Makes the `open` function of a format that is recognized but not supported."""
 
     def open_none(_: bytes) -> Source:
         raise RejectError(

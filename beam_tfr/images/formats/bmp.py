@@ -1,4 +1,4 @@
-"""Opens BMP: Pillow decodes it, or OpenCV if it is run-length encoded.
+"""Opens BMP: Pillow decodes the pixels, or OpenCV if they are run-length encoded.
 
 Pillow unpacks run-length codes without a limit.
 """

@@ -25,7 +25,7 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 @contextlib.contextmanager
 def print_warnings() -> Iterator[None]:
-    """Lets libraries print their warnings, which a guarded process turns into rejects."""
+    """Allows libraries to print their warnings, which a guarded process turns into rejects."""
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_WARNING)
     try:
         yield
@@ -41,7 +41,7 @@ def decode_samples(
     Args:
         parts: a whole file, in one or more parts.
         format_name: name of the format, for messages.
-        height, width: size that its header states.
+        height, width: size that the header states.
 
     Raises:
         RejectError: `damaged-image`; `unsupported-image`: a side is longer than `MAX_SIDE`.
@@ -69,7 +69,7 @@ def decode_samples(
 
 
 def _read_memory_file(parts: Sequence[bytes | memoryview]) -> NDArray[Any] | None:
-    """Decodes a file through a file in memory, which saves a second copy of its pixels."""
+    """Decodes a file through a file in memory, which avoids a second copy of the pixels."""
     with open(os.memfd_create("image"), "wb") as file:
         file.writelines(parts)
         file.flush()
@@ -79,7 +79,7 @@ def _read_memory_file(parts: Sequence[bytes | memoryview]) -> NDArray[Any] | Non
 def to_decoded(
     samples: NDArray[Any], *, bits: int = 8, profile: bytes = b"", white: float | None = None
 ) -> Decoded:
-    """Converts the colors and the transparency of samples from `decode_samples`.
+    """Splits samples from `decode_samples` into colors and transparency, and converts both.
 
     The result has 8 bits, and uses the memory of the samples.
 

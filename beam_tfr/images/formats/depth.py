@@ -54,8 +54,8 @@ def split_samples(
 
     Args:
         samples: integers or floats [h, w] or [h, w, 1 to 4]: gray, gray and alpha, three colors,
-            three colors and alpha. The colors may overwrite them, from the beginning of their
-            memory.
+            three colors and alpha. The resulting colors may overwrite the samples, from the
+            beginning of their memory.
         white: the value of white; None for the result of `find_white`.
 
     Returns:
@@ -89,5 +89,5 @@ def _is_8_bit(samples: NDArray[Any], white: float) -> bool:
 
 
 def _largest_finite(samples: NDArray[Any]) -> float:
-    """Finds the largest finite sample; 0 if no sample is larger."""
+    """Returns the largest finite sample, at least 0."""
     return float(samples.max(where=np.isfinite(samples), initial=0))

@@ -1,6 +1,6 @@
 """Opens GIF (89a): Pillow decodes the first frame.
 
-The frame is cut out of the file, so Pillow sees neither comments nor other frames.
+The first frame is cut out of the file, so Pillow sees neither comments nor other frames.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class _Frame(NamedTuple):
 
     Attributes:
         picture: the block of its picture.
-        control: content of the control extension before it; empty if there is none.
+        control: content of the control extension before the picture; empty if there is none.
         profile: ICC profile; empty if there is none.
     """
 
@@ -132,7 +132,7 @@ def _load_whole(data: bytes, box: _Box) -> Any:
     """Loads an image and checks that all pixels of a box are in the file.
 
     Pillow does not report missing pixels, so the memory is filled beforehand. If a last pixel still
-    has the fill value, another fill value shows whether the pixel was written.
+    has the fill value, loading again with another fill value shows whether the pixel was written.
 
     Args:
         data: a whole file.

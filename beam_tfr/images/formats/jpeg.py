@@ -1,4 +1,4 @@
-"""Opens JPEG: simplejpeg (libjpeg-turbo) decodes it; a warning about damage becomes a reject.
+"""Opens JPEG, which simplejpeg (libjpeg-turbo) decodes; warnings about damage become rejects.
 
 libjpeg decodes damaged images with a warning, but it also warns about harmless oddities (jerror.h).
 simplejpeg reports only the last warning, which may hide others. Harmless oddities are therefore
@@ -42,7 +42,7 @@ _UNKNOWN_SAMPLING = "Could not determine subsampling level"
 
 
 class _Attempt(NamedTuple):
-    """The result of the decoder: pixels, or the message of its error or warning."""
+    """The result of the decoder: pixels, or the message of an error or warning."""
 
     pixels: Pixels | None
     message: str = ""
@@ -67,7 +67,7 @@ def open_jpeg(data: bytes) -> Source:
 
 
 def open_damaged_jpeg(data: bytes) -> Source:
-    """Opens a JPEG that may end early, or lack its end marker before other bytes.
+    """Opens a JPEG that may end early, or have other bytes in place of its end marker.
 
     The header may contain any number of stray bytes.
 
@@ -93,7 +93,7 @@ def open_damaged_jpeg(data: bytes) -> Source:
 
 
 def explain_damage(data: bytes, error: RejectError) -> RejectError:
-    """Makes the reject of a damaged JPEG, which reports other bytes where the end should be."""
+    """Makes the reject for a damaged JPEG; mentions other bytes in place of the end marker."""
     try:
         others = jpeg_damage.count_other_bytes(data, _read_header(data))
     except RejectError:  # there is no scan
@@ -134,7 +134,7 @@ def _to_source(
 
 
 def _memory(header: Header, min_size: Size | None) -> int:
-    """Computes the bytes that decoding uses, scaling down to no less than a size."""
+    """Computes the number of bytes that decoding uses if it scales down to no less than a size."""
     rows, columns = min_size or (header.height, header.width)
     eighths = max(-(-8 * rows // header.height), -(-8 * columns // header.width))
     if eighths > _MOST_EIGHTHS:
@@ -194,7 +194,7 @@ def _to_reject(message: str, header: Header) -> RejectError:
 def _decode_cut(
     completed: jpeg_damage.CompleteFile, header: Header, min_size: Size | None
 ) -> Pixels:
-    """Decodes a JPEG that ends early; libjpeg fills the rest.
+    """Decodes a JPEG that ends early; libjpeg fills in the rest.
 
     Raises:
         RejectError: `damaged-image`: the file has fewer than `DAMAGED_SHARE` of the rows, other
@@ -255,7 +255,7 @@ def _can_scale(header: Header) -> bool:
 
 
 def _scaling(header: Header, min_size: Size) -> dict[str, Any]:
-    """Returns arguments that let the decoder scale down, which is fast and nearly as exact.
+    """Returns arguments that make the decoder scale down, which is fast and nearly as exact.
 
     The decoder's factors are eighths; factors above a half are slower than no scaling.
     """

@@ -1,4 +1,4 @@
-"""Finds the parts that are left of JPEGs without an end marker.
+"""Finds what is left of JPEGs without an end marker.
 
 Their data may end early, and other bytes may follow: a thumbnail, the video of a motion photo, or
 old contents of the disk.
@@ -50,9 +50,9 @@ class CompleteFile(NamedTuple):
 
     Attributes:
         data: the file.
-        padding: number of bytes before the marker that are zeros or text, left by broken downloads
-            and some trailers; a few of them may be data of the scan.
-        other_bytes: number of bytes that followed the data, from another marker on.
+        padding: number of bytes before the marker that are zeros or text, as left by broken
+            downloads and some trailers; a few of these bytes may be data of the scan.
+        other_bytes: number of bytes that followed the data, beginning with another marker.
     """
 
     data: bytes
@@ -103,7 +103,7 @@ class _LastScan(NamedTuple):
     """The last scan of a picture.
 
     Attributes:
-        start: where its data begins.
+        start: where the data of the scan begins.
         marker: pattern of the marker that ends the data.
     """
 
@@ -114,8 +114,8 @@ class _LastScan(NamedTuple):
 def _find_last_scan(data: bytes, header: Header) -> _LastScan:
     """Finds the scan that completes a picture, or the last scan in the file.
 
-    Ignores everything after a marker that cannot occur between scans: it belongs to another
-    picture, or to none.
+    Ignores everything after a marker that cannot occur between scans: what follows belongs to
+    another picture, or to none.
     """
     start = header.first_scan
     missing = _all_coefficients(header)
@@ -136,7 +136,7 @@ def _find_last_scan(data: bytes, header: Header) -> _LastScan:
 
 
 def _find_padding(scan: bytes) -> int:
-    """Finds where zeros or text at the end of a scan's data begin."""
+    """Finds where the zeros or text at the end of a scan's data begin."""
     without_zeros = len(scan.rstrip(b"\0"))
     if len(scan) - without_zeros >= _LEAST_ZEROS:
         return without_zeros
@@ -150,7 +150,7 @@ def _find_padding(scan: bytes) -> int:
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """Counts the rows from the top that no further data could change.
 
-    Decodes the image twice, with different data after its own.
+    Decodes the image twice, with different data appended to its own.
 
     Args:
         data: from `complete_file`, with an EOI marker at its end.
@@ -194,8 +194,8 @@ def cut_behind_picture(
         The file; None if zeros or text were decoded as pixels.
 
     Raises:
-        RejectError: `damaged-image`: the removed bytes resemble those before them, so the end of
-            the picture seems to consist of other data.
+        RejectError: `damaged-image`: the removed bytes resemble those before them, so other data
+            seems to make up the end of the picture.
     """
     start = _find_scans(data, header)[-1].end
     end = len(data) - len(_EOI)
@@ -219,7 +219,7 @@ def _find_picture_end(data: bytes, start: int, colorspace: str) -> int:
     """Finds where the bytes of the last pixel end, in a file whose last scan begins at `start`.
 
     Removes bytes from the end until the picture changes; the last codes may change no pixel. The
-    decoder tells roughly where the end is, as it skips the bytes after it.
+    decoder shows roughly where the end is, as it skips the bytes after the end.
     """
     end = len(data) - len(_EOI)
     checksums = _sum_rows(_decode(data, colorspace))
@@ -279,7 +279,7 @@ def _sum_rows(pixels: Pixels) -> list[int]:
 
 
 def _find_scans(data: bytes, header: Header) -> list[jpeg.Segment]:
-    """Finds the segments that begin scans, except segments that lack a component or a parameter."""
+    """Finds the segments that begin scans, except those that lack components or parameters."""
     segments = jpeg.scan_headers(data, header.first_scan)
     return [segment for segment in segments if segment.end - segment.start >= _LEAST_SCAN_BYTES]
 

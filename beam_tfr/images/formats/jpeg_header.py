@@ -35,7 +35,8 @@ class Header:
         sampling: sampling factors of each component, across and down.
         exif: the first EXIF block, from its TIFF header on; empty if there is none.
         xmp: the first XMP packet; empty if there is none.
-        profile_parts: segments of the ICC profile without their name: number, count, data.
+        profile_parts: segments of the ICC profile without their name; each has a number, a count
+            and data.
         adobe_transform: color transform of the Adobe marker; None if there is none.
         jfif: whether there is a JFIF marker.
         stray: number of bytes between segments that belong to no segment.
@@ -68,7 +69,7 @@ class Header:
 
     @property
     def samples(self) -> int:
-        """The number of samples in all components, as stored."""
+        """The total number of samples in all components, as stored."""
         blocks = [across * down for across, down in self.sampling]
         largest = max([1, *blocks])
         return sum(self.height * self.width * block // largest for block in blocks)
@@ -122,7 +123,7 @@ def _read_frame(header: Header, marker: int, payload: bytes) -> None:
 
 
 def _read_metadata(header: Header, marker: int, payload: bytes) -> None:
-    """Reads an application segment; ignores other segments, and those of unknown applications."""
+    """Reads an application segment; ignores other segments and unknown applications."""
     match marker:
         case jpeg.APP0 if len(payload) >= 14:
             header.jfif |= payload.startswith(b"JFIF\0")
@@ -199,8 +200,8 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 def without_padding(data: bytes, stray: int) -> bytes | None:
     """Copies an image without `stray` bytes before its EOI marker; None if they are not padding.
 
-    Cameras pad with 0x00 or 0xFF. Any other bytes are just as likely to be the end of image data
-    that damage made shorter.
+    Cameras pad with 0x00 or 0xFF. Any other bytes may as well be the end of image data that damage
+    has shortened.
     """
     *_, last = jpeg.segments(data, read_header(data).first_scan)
     end = last.begin  # of EOI

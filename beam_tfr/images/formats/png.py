@@ -1,4 +1,4 @@
-"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; everything else is read from the chunks."""
+"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; all else is read from the chunks."""
 
 import contextlib
 import dataclasses
@@ -63,7 +63,7 @@ class _Chunks:
     texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
 
     def read_profile(self) -> bytes:
-        """Reads the ICC profile; truncates it if it is so large that it will be ignored anyway."""
+        """Reads the ICC profile; truncates one that is so large that it will be ignored anyway."""
         content = bytes(self.contents.get(b"iCCP", b"")[:_MAX_PROFILE_CHUNK])
         _, _, packed = content.partition(b"\0")  # after its name
         return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
@@ -71,7 +71,7 @@ class _Chunks:
     def read_exif(self) -> bytes:
         """Reads the EXIF block, from its chunk or from ImageMagick's text.
 
-        This text is a line break, a name, a length and hexadecimal digits, one line each.
+        This text consists of a line break, and lines with a name, a length and hexadecimal digits.
         """
         exif = self.contents.get(b"eXIf")
         if exif:
@@ -128,7 +128,7 @@ def _read_header(content: bytes | memoryview) -> _PngHeader:
 
 
 def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
-    """Computes the bytes per pixel that OpenCV and the transparency take."""
+    """Computes how many bytes per pixel OpenCV and the transparency need."""
     is_clear = header.color_type >= _GRAY_AND_ALPHA or b"tRNS" in chunks.contents
     channels = 1 if header.color_type == _GRAY else 3 + is_clear
     sample_bytes = 1 if header.bits <= 8 else 2
@@ -156,7 +156,7 @@ def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
 def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
     """Checks that a large file has no more pixels than its header states.
 
-    libpng also inflates what follows the pixels, which may be a thousand times the size of the
+    libpng also inflates the data after the pixels, which may have a thousand times the size of the
     file.
 
     Raises:
@@ -201,7 +201,7 @@ def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels |
     """Finds the transparency of gray pixels, which OpenCV ignores; None if everything is opaque.
 
     Args:
-        samples: [h, w, 1], scaled to 8 bits if they have fewer.
+        samples: [h, w, 1], scaled to 8 bits if they have fewer bits in the file.
         clear: the content of tRNS: the level that is transparent.
         bits: bits per sample in the file.
     """
@@ -224,7 +224,7 @@ def _read_text(kind: bytes, text: bytes) -> bytes:
 
 
 def _inflate(packed: bytes, max_bytes: int) -> bytes:
-    """Inflates at most `max_bytes` bytes; empty if the stream is damaged."""
+    """Returns at most `max_bytes` inflated bytes; none if the stream is damaged."""
     with contextlib.suppress(zlib.error):
         return zlib.decompressobj().decompress(packed, max_bytes)
     return b""

@@ -24,9 +24,9 @@ class _PnmHeader(NamedTuple):
     """The numbers at the beginning of a file.
 
     Attributes:
-        kind: 1 to 6, after the P.
+        kind: the number after the P, 1 to 6.
         width, height: in pixels.
-        white: the largest value; bitmaps do not state one, and are decoded to 255.
+        white: the largest value; bitmaps do not state it, and are decoded to 255.
     """
 
     kind: int

@@ -1,9 +1,9 @@
 """Opens TIFF 6.0 and BigTIFF: OpenCV decodes samples with more than 8 bits, Pillow all others.
 
-Whatever neither of them decodes exactly is `unsupported-image`: half floats, signed 8-bit samples,
-YCbCr without compression, RGB with several further bands, and with more than 8 bits also separate
-planes, palettes, CMYK, and gray with alpha. So is 8-bit BigTIFF in big-endian order, which Pillow
-cannot open.
+What neither of them decodes exactly is `unsupported-image`: half floats, signed 8-bit samples,
+uncompressed YCbCr, and RGB with several further bands; with more than 8 bits also separate planes,
+palettes, CMYK, and gray with alpha. 8-bit BigTIFF in big-endian order is unsupported too, because
+Pillow cannot open it.
 """
 
 import dataclasses
@@ -128,13 +128,13 @@ class _Page:
 
     @property
     def is_raw_photo(self) -> bool:
-        """Whether this is the thumbnail of a camera raw file."""
+        """Whether this page is the thumbnail of a camera raw file."""
         is_reduced = bool(self.get(_SUBFILE) & 1)
         return _DNG_VERSION in self.tags or (is_reduced and _SUB_DIRECTORIES in self.tags)
 
     @property
     def is_deep(self) -> bool:
-        """Whether the samples have more than 8 bits or are signed, so that Pillow has no mode."""
+        """Whether Pillow has no mode for the samples: they have more than 8 bits or are signed."""
         return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
 
     @property
@@ -187,7 +187,7 @@ class _Page:
 
     @property
     def part_bytes(self) -> int:
-        """The bytes of the largest strip or tile, which is unpacked whole, above `_SMALL_PART`."""
+        """By how much the largest strip or tile, which is unpacked whole, exceeds `_SMALL_PART`."""
         if _TILES in self.tags:
             pixels = self.get(_TILE_HEIGHT) * self.get(_TILE_WIDTH)
         else:
@@ -291,7 +291,7 @@ def _count_scans(data: bytes, page: _Page) -> int:
 
 
 def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
-    """Returns the function that decodes a page, and the number of bytes that it uses."""
+    """Returns a function that decodes a page, and the number of bytes that this function uses."""
     if page.is_deep:
         alpha_bytes = ALPHA_BYTES if page.samples == 4 else 0
         needed = page.sample_bytes + alpha_bytes * page.height * page.width + page.part_bytes
@@ -319,8 +319,8 @@ def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
 def _decode_fax(page: _Page) -> Decoded:
     """Decodes fax lines.
 
-    libtiff only warns about damage in them, and OpenCV can print its warnings. Where a line is
-    damaged, libtiff continues with the next one, or leaves the rest of the memory as it was.
+    libtiff only warns about damage in faxes, and OpenCV can print its warnings. After a damaged
+    line, libtiff continues with the next one, or leaves the rest of the memory as it was.
     """
     with by_opencv.print_warnings():
         samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)

@@ -1,4 +1,4 @@
-"""Opens WebP (RFC 9649): OpenCV decodes still images, Pillow animations.
+"""Opens WebP (RFC 9649): OpenCV decodes still images, and Pillow decodes animations.
 
 Everything else is read from the chunks. Pillow uses five times as much memory as OpenCV.
 """
@@ -26,12 +26,12 @@ _PLANE_BYTES = 6 + ALPHA_BYTES  # a plane of transparency, and its decoder, as f
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WebpHeader:
-    """The facts that a WebP states about its picture.
+    """What a WebP states about its picture.
 
     Attributes:
         width, height: in pixels.
         has_alpha: whether pixels may be transparent.
-        has_profile: whether to use its ICC profile.
+        has_profile: whether the ICC profile applies.
     """
 
     width: int
