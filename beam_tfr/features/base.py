@@ -1,9 +1,10 @@
-"""Defines the base class of all kinds of features: what a kind knows, and its defaults.
+"""Defines the base class of all kinds of features: their interface, and its defaults.
 
 A feature is a column of a table, a label, or a companion image, such as a mask. Its kind is a class
-that knows how such a feature is declared, how a cell becomes a value, which features of a record
-hold it, how it follows the pixels of its image, what is counted in it, how readers return it, and
-how it is checked and exported. No code outside this package asks which kind a feature has.
+that defines how such a feature is declared, how a cell becomes a value, which features of a record
+hold the values, how these follow the pixels of their image, what is counted in them, how readers
+return them, and how they are checked and exported. No code outside this package asks which kind a
+feature has.
 
 TensorFlow and PyArrow are imported by the methods that need them.
 """
@@ -43,7 +44,7 @@ IGNORES_ORIENTATION = (
 
 
 class PixelMap(Protocol):
-    """The mapping from the pixels of a source to its record.
+    """The mapping from the pixels of a source to those of its record.
 
     Coordinates are continuous: x to the right and y down from the corner of the picture, so the
     first pixel covers 0 to 1. Coordinates of a source refer to the upright image, as viewers show
@@ -80,22 +81,22 @@ class PixelMap(Protocol):
         """Rotates pixels [h, w] of `source_size` to `shown_size`."""
 
     def map_pixels(self, pixels: NDArray[Any], *, outside: int = 0) -> NDArray[Any]:
-        """Maps pixels [h, w] of `shown_size` to the record; its pixels take the nearest values.
+        """Maps pixels [h, w] of `shown_size` to the record, without interpolating their values.
 
         Args:
             pixels: uint8 or uint16.
-            outside: the value where the record shows no pixel of the source.
+            outside: the value of pixels where the record does not show the source.
         """
 
     def map_part(self, part: PixelPart) -> PixelPart:
-        """Maps a part of `source_size` to the record, as `map_pixels` maps rotated pixels."""
+        """Maps a part of `source_size` pixels to the record, as `map_pixels` maps rotated ones."""
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Waits until this many bytes may be used for decoding, and reserves them."""
 
 
 class TensorReading(Protocol):
-    """The facts that `beam_tfr.reader` knows about a batch of images that it decodes."""
+    """What `beam_tfr.reader` knows about a batch of images that it decodes."""
 
     request: Request
 
@@ -114,21 +115,22 @@ class TensorReading(Protocol):
         """
 
     def decode_pixels(self, pngs: Any) -> Any:
-        """Decodes the companion of each image to int32 [images, height, width]."""
+        """Decodes each image's companion to int32 [images, height, width]."""
 
     def decode_box_pixels(self, pngs: Any) -> Any:
-        """Decodes an image for each box to uint8 [images, boxes, height, width]."""
+        """Decodes the PNG of each box to uint8 [images, boxes, height, width]."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureKind(abc.ABC):
-    """A feature of a dataset; each subclass is a kind.
+    """A feature of a dataset; each subclass is a kind of feature.
 
     Attributes:
-        name: name of its column, or another name by which it is known.
-        follows_pixels: whether its values depend on where the pixels of the source are.
+        name: name of its column, or another name for the feature.
+        follows_pixels: whether its values depend on where the record shows the pixels of the
+            source.
         marks_places: whether its values mark places in an image, which a crop cuts off.
-        is_counted: whether anything in its values is counted.
+        is_counted: whether there are statistics of its values.
         export_order: the rank of its values in an exported record.
     """
 
@@ -145,7 +147,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def per_box(self) -> bool:
-        """Whether an image has a value for each of its boxes."""
+        """Whether the feature has a value for each box of an image."""
         return False
 
     @property
@@ -155,7 +157,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def taken_names(self) -> set[str]:
-        """The names of its features, and other names that readers and records use for it."""
+        """The names of its features in records, and other names that readers and records use."""
         return {*self.specs}
 
     @property
@@ -170,7 +172,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def content_sizes(self) -> tuple[str, ...]:
-        """The features for which the contents hold only the size, not the values."""
+        """The features for which the contents hold the size instead of the values."""
         return ()
 
     def place(self, values: Values, pixels: PixelMap, kept: Sequence[int]) -> Values:
@@ -178,8 +180,8 @@ class FeatureKind(abc.ABC):
 
         Args:
             values: the features of the reference, which describe its source.
-            pixels: where the pixels of the source are in the record.
-            kept: the numbers of the boxes that stay.
+            pixels: the mapping from the source to the record.
+            kept: the numbers of the boxes that are kept.
 
         Raises:
             RejectError: `bad-value`: the values do not match the image.
@@ -215,7 +217,7 @@ class FeatureKind(abc.ABC):
         return (*self.specs,)
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
-        """Describes what readers return when they decode the feature, by key."""
+        """Describes what readers return, by key, when they decode the feature."""
         return {}
 
     def decode(
@@ -234,26 +236,27 @@ class FeatureKind(abc.ABC):
         return {}
 
     def collect_tensors(self, features: MutableMapping[str, Any]) -> dict[str, Any]:
-        """Removes this feature's tensors from a batch; returns them as key in an element -> tensor.
+        """Removes this feature's tensors from a batch; returns them by the keys of elements.
 
         Args:
             features: tensors of the batch, by feature; lists of any length are ragged. For a single
-                record without boxes, they are the tensors of that record.
+                record without boxes, these are the tensors of that record.
         """
         names = [name for name in self.specs if name in features]
         return {name: features.pop(name) for name in names}
 
     def decode_tensors(self, tensors: Mapping[str, Any], reading: TensorReading) -> dict[str, Any]:
-        """Computes what readers return instead of the tensors of `collect_tensors`, by key.
+        """Computes what readers return, by key, instead of the tensors of `collect_tensors`.
 
         Args:
-            tensors: tensors of all features, without boxes that are not visible and their values.
+            tensors: tensors of all features, without boxes that are not visible and the values of
+                such boxes.
             reading: what is known about the batch.
         """
         return {}
 
     def filler(self, size: tuple[int, int]) -> dict[str, bytes]:
-        """Returns the features of a missing example that cannot be 0 or empty.
+        """Returns the features that a missing example needs because they cannot be 0 or empty.
 
         Args:
             size: (height, width) of its image.
@@ -284,13 +287,14 @@ class FeatureKind(abc.ABC):
 
     @classmethod
     def shapes(cls, stored: Stored) -> Iterator[Shape]:
-        """Yields the shapes that a picture of a record shows for this kind.
+        """Yields the shapes of this kind that a picture of a record shows.
 
         Args:
             stored: a record, which any program may have written.
 
         Raises:
-            LookupError, TypeError, ValueError: another program wrote values that cannot be drawn.
+            LookupError, TypeError, ValueError: the values, written by another program, cannot be
+                drawn.
         """
         yield from ()
 
@@ -299,11 +303,11 @@ class FeatureKind(abc.ABC):
         return {}
 
     def arrow_types(self) -> dict[str, Any]:
-        """Returns PyArrow's types for the fields of `export`, by key."""
+        """Returns PyArrow types, by key, for the fields of `export`."""
         return {}
 
     def hub_types(self) -> dict[str, Any]:
-        """Returns what Hugging Face's metadata say about `arrow_types`, by key."""
+        """Returns Hugging Face's metadata, by key, for `arrow_types`."""
         return {}
 
     @property
@@ -333,16 +337,16 @@ class ColumnKind(FeatureKind):
     """A feature that a table column holds.
 
     Attributes:
-        text: its declaration, as plans and manifests hold it.
+        text: its declaration, as written in plans and manifests.
         declaration: matches the strings that declare this kind.
         usage: how to declare it, for messages.
         noun: what a column of this kind holds, for messages.
-        needs_images: whether such columns exist only in datasets of images.
+        needs_images: whether only datasets of images can have such columns.
         is_unique: whether a dataset has at most one such column.
-        is_plain: whether it holds numbers or strings that may mean anything, including places in
+        is_plain: whether it holds numbers or strings of any meaning, which may even be places in
             images.
-        may_be_bad: whether all of the first rows may have values that are dropped with their boxes.
-        holds_files: whether its cells name files, which are read with the images.
+        may_be_bad: whether the values in all of the first rows may be bad, and dropped with their
+        boxes. holds_files: whether its cells are paths of files, which are read with the images.
     """
 
     text: str
@@ -376,11 +380,11 @@ class ColumnKind(FeatureKind):
 
     @property
     def is_optional(self) -> bool:
-        """Whether cells, which name files, may be empty or name a missing file."""
+        """Whether cells with paths of files may be empty, and the files may be missing."""
         return False
 
     def beside_boxes(self, form: str) -> "ColumnKind":
-        """Returns the feature that this one becomes if the table has boxes in this format."""
+        """Returns the feature to use in place of this one if the table has boxes in this format."""
         return self
 
     @functools.cached_property
@@ -409,9 +413,9 @@ class ColumnKind(FeatureKind):
         """Returns the features of a reference that hold the values of a cell."""
 
     def as_column(self) -> "ColumnKind | None":
-        """Returns the column for this feature when a dataset is read as a table, or None."""
+        """Returns the column for this feature when a dataset is read as a table; may be None."""
         return self
 
     def to_cell(self, stored: Stored) -> Any:
-        """Returns the cell of `as_column`, given a record of the dataset."""
+        """Returns the cell for the column `as_column()`, given a record of the dataset."""
         return None

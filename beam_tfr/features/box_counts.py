@@ -1,4 +1,4 @@
-"""Counts the boxes of records, by size and by how much of each box is stored."""
+"""Counts the boxes of records by size, and by how much of each box is stored."""
 
 import collections
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
     Args:
         stored: the record.
-        source: its reference, which also has the dropped boxes; None if it has none.
+        source: its reference, which also has the dropped boxes; None for a record without a
+            reference.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
     sides = [stored.get(side, ()) for side in SIDES]  # a user's step may have removed them

@@ -1,7 +1,7 @@
-"""Converts box formats, which are named as in Keras.
+"""Converts boxes between formats, which are named as in Keras.
 
-Coordinates are continuous: x to the right and y down from the corner of the image, in pixels, or
-with the prefix `RELATIVE` in fractions of the image's width and height.
+Coordinates are continuous: x to the right and y down from the corner of the image. They are in
+pixels or, in formats with the prefix `RELATIVE`, in fractions of the image's width and height.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Returns the masks of the boxes of an image as readers do."""
+"""Decodes the masks of an image's boxes for readers."""
 
 import operator
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ MOST_WHOLE_PIXELS = 1 << 28  # 268 million, for all masks of an image in memory 
 
 
 class BoxMasks:
-    """Masks that are decoded one by one, when they are accessed.
+    """Masks that are decoded one by one, on access.
 
     Readers return them instead of an array if all masks of an image together have more than
-    `MOST_WHOLE_PIXELS`. Like that array, they have a length and a `shape`, can be iterated over,
-    and have a mask at each index; a slice holds several masks, which are again decoded one by one.
+    `MOST_WHOLE_PIXELS` pixels. Like an array, they have a length and a `shape`, can be iterated
+    over, and can be indexed; a slice holds several masks, which are again decoded one by one.
 
     Args:
         pngs: the masks as stored.
@@ -50,7 +50,7 @@ class BoxMasks:
 
 
 def read_masks(pngs: Sequence[bytes], size: tuple[int, int]) -> NDArray[np.uint8] | BoxMasks:
-    """Reads the masks of an image, uint8 [masks, height, width]; `BoxMasks` if they are too large.
+    """Reads the masks of an image: uint8 [masks, height, width], or `BoxMasks` if too large.
 
     Raises:
         ValueError: a mask does not decode.

@@ -51,10 +51,10 @@ _UNSTATED = ("int64", ())
 
 
 class BoxPolicy(NamedTuple):
-    """How to treat bad boxes, barely visible boxes, and images without boxes.
+    """How to handle bad boxes, barely visible boxes, and images without boxes.
 
     Attributes:
-        min_visible: fraction of its area that must stay visible for a box to be kept.
+        min_visible: fraction of a box's area that must be visible for the box to be kept.
         drop_bad: whether bad boxes are dropped; otherwise their images are rejected.
         need_box: whether images without a box are rejected.
     """
@@ -68,7 +68,7 @@ class PlacedBoxes(NamedTuple):
     """The boxes of a record.
 
     Attributes:
-        features: the features of the record that hold them.
+        features: the features of the record that hold the boxes.
         kept: for each box, its number in the reference, from 0.
         adjusted: members of `ADJUSTMENTS` that apply.
     """
@@ -111,7 +111,7 @@ class ObjectBox(RowBox):
 
 
 def name_box(box: Any, number: int) -> str:
-    """Names a box in a row for messages, given its number from 1."""
+    """Returns a name for a box in a row for messages, given the number of the box, from 1."""
     if isinstance(box, AnnotatedBox):
         return f"{box.noun} {box.annotation!r:.60}"
     return f"box {number}"
@@ -121,13 +121,13 @@ def name_box(box: Any, number: int) -> str:
 class Boxes(ColumnKind):
     """Any number of boxes around the objects in an image: `bbox[xyxy]`.
 
-    A reference has the corners of all boxes in a row, in pixels or fractions of the source. A
+    A reference holds the corners of all boxes in a row, in pixels or fractions of the source. A
     record has the corners of the kept boxes, as fractions of the stored image, under the names of
     TensorFlow's object detection API.
 
     Attributes:
         form: the format of the cells, one of `BOX_FORMATS`.
-        columns: the four columns that hold the numbers, in a table with a row for each box.
+        columns: in a table with a row for each box, the four columns that hold the numbers.
     """
 
     form: str
@@ -196,7 +196,7 @@ class Boxes(ColumnKind):
         return boxes
 
     def examine(self, cell: Any) -> list[Corners | BadCell]:
-        """Returns xmin, ymin, xmax and ymax for each box in a cell, or the problem with the box.
+        """Returns, for each box in a cell, its xmin, ymin, xmax and ymax, or the problem with it.
 
         Raises:
             ValueError: the cell is not a list of boxes.
@@ -213,7 +213,7 @@ class Boxes(ColumnKind):
         return boxes
 
     def find_bad(self, cell: Any) -> list[str]:
-        """Returns the problem with each box in a cell, or an empty string; no list if all are good.
+        """Returns each box's problem, or "" for a good box; an empty list if all are good.
 
         Raises:
             ValueError: the cell is not a list of boxes.
@@ -238,7 +238,7 @@ class Boxes(ColumnKind):
         return {BOXES: ("float", [side for corners in values for side in corners])}
 
     def name_outside(self, cell: Any, values: Values) -> list[str]:
-        """Names the boxes outside the image, if the row states the size of the image.
+        """Lists the boxes outside the image, for messages, if the row states the size of the image.
 
         Args:
             cell: the cell with the boxes.
@@ -269,7 +269,7 @@ class Boxes(ColumnKind):
 
         Args:
             values: the features of the reference.
-            pixels: where the pixels of the source are in the record.
+            pixels: the mapping from the source to the record.
             policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
@@ -409,12 +409,12 @@ def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
 
 
 def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
-    """Multiplies numbers by factors in a cycle, such as the sides of an image."""
+    """Multiplies numbers by factors, which are repeated, such as the sides of an image."""
     return [number * factor for number, factor in zip(numbers, itertools.cycle(by), strict=False)]
 
 
 def _stated_size(values: Values) -> tuple[int, int] | None:
-    """Returns the (width, height) that a row states for its source, if it does."""
+    """Returns the (width, height) that a row states for its source; None if it states none."""
     _, widths = values.get(SOURCE_WIDTH, _UNSTATED)
     _, heights = values.get(SOURCE_HEIGHT, _UNSTATED)
     size = sum(widths), sum(heights)
@@ -441,7 +441,7 @@ def _check_stated_size(values: Values, pixels: PixelMap) -> None:
 
 
 def _name_outside(boxes: Floats, size: tuple[int, int]) -> list[str]:
-    """Names the boxes [n, 4] that are entirely outside an image of this size."""
+    """Lists which of the boxes [n, 4] are entirely outside an image of this size, for messages."""
     numbered = enumerate(boxes.tolist(), 1)
     return [f"box {number}" for number, corners in numbered if is_outside(corners, size)]
 

@@ -1,7 +1,7 @@
 """Converts cells of tables to numbers, strings and lists.
 
 A cell is what a reader of tables returns: a string in CSV; strings, numbers, lists and objects in
-other formats; a file for images; `BadCell` if there is no usable value.
+other formats; a file for images; or a `BadCell` if there is no usable value.
 """
 
 import dataclasses
@@ -48,12 +48,12 @@ def members_of(cell: Any) -> list[Any]:
 
 
 class FractionError(ValueError):
-    """A number with a fraction, in a column of integers."""
+    """A number with a fraction in a column of integers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BadCell:
-    """A cell, or a member of one, without a usable value, and why."""
+    """The reason why a cell, or a member of a cell, has no usable value."""
 
     problem: str
 
@@ -131,8 +131,8 @@ def parse_list(text: str) -> list[Any] | None:
 def split_text(text: str, separator: str) -> list[Any]:
     """Splits a string cell into the members of its list.
 
-    These are the members that `parse_list` finds, or in any other string, the parts between the
-    separators, if any.
+    These are the members that `parse_list` finds or, if the string is not such a list, the parts
+    between separators.
 
     Raises:
         ValueError: there are too many members.
@@ -201,7 +201,7 @@ def _is_json(text: str) -> bool:
 
 
 def split_boxes(cell: Any) -> list[Any]:
-    """Splits a cell into the numbers of its box, or into a list for each box if there are several.
+    """Splits a cell into the numbers of its box; if there are several, into a list for each box.
 
     In addition to the lists of `split_cell`, a string may hold four numbers, such as `5 6 20 15` or
     `(5, 6, 20, 15)`, or several such boxes separated by semicolons.
@@ -223,7 +223,7 @@ def split_boxes(cell: Any) -> list[Any]:
 
 
 def as_list(part: Any) -> list[Any]:
-    """Returns the members of part of a cell that should be a list; a value is a list of one.
+    """Returns the members of a part of a cell that should be a list; a value is a list of one.
 
     Raises:
         ValueError: the part is a `BadCell`.
@@ -315,7 +315,7 @@ def _means_infinity(cell: int | float | str, value: float) -> bool:
 
 
 def cure_missing(cell: Any) -> str:
-    """Suggests what to do about a cell that looks like a missing value; empty for other cells."""
+    """Returns what to do about a cell that looks like a missing value; empty for other cells."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
     return f"; {spell_option('na_values', cell)} treats such cells as empty"

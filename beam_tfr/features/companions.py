@@ -62,8 +62,7 @@ class PlacedCompanion(NamedTuple):
     Attributes:
         encoded: the PNG.
         adjusted: members of `schema.dataset.ADJUSTMENTS` that apply.
-        palette: the palette, without a name, that the pixels are indices into; None if there is
-            none.
+        palette: the unnamed palette that the pixels are indices into; None if there is none.
     """
 
     encoded: bytes
@@ -75,14 +74,14 @@ class PlacedCompanion(NamedTuple):
 class Companion(ColumnKind):
     """An image that is stored with each image, and follows its pixels.
 
-    A reference has its file, unless `path` names it. A record has a gray PNG with the size of the
-    stored image, with 16 bits if the source has as many, otherwise 8. Values are not interpolated:
-    each pixel takes the value under its center.
+    A reference holds the path of its file, unless `path` determines it. A record holds a gray PNG
+    with the size of the stored image, and with 16 bits if the file has as many, otherwise 8. Values
+    are not interpolated: each pixel gets the value under its center.
 
     Attributes:
-        path: its path, as for `pair_paths`, from the folder that keys are relative to; empty if a
-            table names it.
-        handling: how to treat its values, its size, and images without it.
+        path: the pattern of its paths, as for `pair_paths`, from the folder that keys are relative
+            to; empty if the paths are in a table.
+        handling: how to handle its values, its size, and images without this companion.
         dtypes: Pillow modes that its file may have -> dtypes of the pixels.
         note_for_photos: how a message about a file that is not a gray PNG begins.
     """
@@ -103,12 +102,12 @@ class Companion(ColumnKind):
 
     @classmethod
     def from_handling(cls, name: str, handling: Handling, path: str = "") -> Self:
-        """Makes a companion, given how to treat its files."""
+        """Makes a companion, given how to handle its files."""
         return cls(name=name, text=f"{cls.word}[{handling}]", handling=handling, path=path)
 
     @property
     def key(self) -> str:
-        """The name that readers and messages use for it."""
+        """The name that readers and messages use for the companion."""
         return self.name
 
     @property
@@ -166,9 +165,9 @@ class Companion(ColumnKind):
         """Resizes and crops the companion like its image.
 
         Args:
-            data: a PNG with 1 to 16 bits and the size of the upright source; or of the source as
-                stored, if its orientation is ignored. Or `NOTHING`.
-            pixels: where the pixels of the source are in the record.
+            data: `NOTHING`, or a PNG with 1 to 16 bits and the size of the upright source (of the
+                source as stored if its orientation is ignored).
+            pixels: the mapping from the source to the record.
 
         Raises:
             RejectError: `bad-value`: the data are not such a PNG, or the PNG has the wrong size.
@@ -197,7 +196,7 @@ class Companion(ColumnKind):
         return PlacedCompanion(encode_gray(placed), tuple(notes), file.palette)
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Lists the members of `schema.dataset.ADJUSTMENTS` that its values require."""
+        """Lists the members of `schema.dataset.ADJUSTMENTS` that apply to its values."""
         return ()
 
     def problems(self, stored: Stored, size: tuple[int, int]) -> Iterator[str]:
@@ -251,7 +250,7 @@ class SegmentationMask(Companion):
         return MASK
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Notes margins whose value the mask itself also has, except 0: most masks' background."""
+        """Notes if the mask has the value of the margins, except 0, most masks' background."""
         left, top, right, bottom = pixels.content
         outside = self.handling.outside
         if not outside or (right - left, bottom - top) == pixels.size:
@@ -305,7 +304,7 @@ class PairedImage(Companion):
 
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
-    """Explains why images cannot have all of these companions; empty if they can."""
+    """Returns why images cannot have all of these companions; empty if they can."""
     if any(companion.is_called_mask for companion in companions):
         return f"must not name a pair {MASK_KEY}; declare a mask with {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]

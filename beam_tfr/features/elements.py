@@ -1,4 +1,4 @@
-"""Defines what readers without TensorFlow return, and the parsed record they make it from."""
+"""Defines the elements that readers without TensorFlow return, and the parsed records they read."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
     @property
     def has_objects(self) -> bool:
-        """Whether elements hold the boxes with all their labels and values."""
+        """Whether elements hold the boxes, with all their labels and values."""
         return bool(self.boxes) and self.output == "dict"
 
 
@@ -49,7 +49,8 @@ class ElementSpec(NamedTuple):
     def value(self, values: Sequence[Any]) -> Any:
         """Returns the value for one example.
 
-        A scalar is an int, a float or bytes; several numbers are an array, several bytes a list.
+        A scalar is an int, a float or bytes; several numbers are an array; several bytes are a
+        list.
         """
         if not self.shape:
             return values[0]
@@ -57,7 +58,7 @@ class ElementSpec(NamedTuple):
         return array.tolist() if self.dtype is object else array
 
     def filler(self) -> Any:
-        """Returns the value for a missing example: 0 or empty; one pixel for images of any size."""
+        """Returns the value for a missing example: 0, empty, or one pixel if sizes vary."""
         if not self.shape:
             return b"" if self.dtype is object else self.dtype(0).item()
         if self.dtype is object:
@@ -91,7 +92,8 @@ class StoredExample:
         Args:
             name: the feature.
             dtype: "bytes", "int64" or "float".
-            number: how many values it must have; any number if negative.
+            number: how many values the feature must have; if negative, it may have any number of
+                values.
 
         Raises:
             ValueError: the feature has fewer or more values.
@@ -104,7 +106,7 @@ class StoredExample:
         return values
 
     def value(self, name: str, dtype: str) -> Any:
-        """Returns the single value of a feature; raises like `values`."""
+        """Returns the single value of a feature; raises the errors of `values`."""
         return self.values(name, dtype, 1)[0]
 
     @property

@@ -135,7 +135,7 @@ class FeaturesDict:
 
     @property
     def follows_pixels(self) -> bool:
-        """Whether records depend on where the pixels of their sources are."""
+        """Whether records depend on where they show the pixels of their sources."""
         return any(kind.follows_pixels for kind in self.kinds)
 
     @property
@@ -145,11 +145,11 @@ class FeaturesDict:
 
     @property
     def columns_follow_pixels(self) -> bool:
-        """Whether values in a table depend on where the pixels of its images are."""
+        """Whether values in a table depend on where records show the pixels of its images."""
         return any(kind.follows_pixels and kind not in self.companions for kind in self.kinds)
 
     def as_columns(self) -> dict[str, ColumnKind]:
-        """Returns the columns of the dataset when it is read as a table, by name."""
+        """Returns, by name, the columns of the dataset when it is read as a table."""
         values = [column for column in self.columns if not column.holds_files]
         columns = [kind.as_column() for kind in (*values, *self.companions)]
         return {column.name: column for column in columns if column}
@@ -164,7 +164,7 @@ class FeaturesDict:
 
         Args:
             values: the features of the reference, with those of the labels of all boxes.
-            pixels: where the pixels of the source are in the record.
+            pixels: the mapping from the source to the record.
             policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
@@ -203,7 +203,7 @@ class FeaturesDict:
 
     @functools.cached_property
     def exported(self) -> list[FeatureKind]:
-        """All kinds, in the order of their values in an exported record."""
+        """All features, in the order of their values in an exported record."""
         return sorted(self.kinds, key=lambda kind: (kind.export_order, kind.name))
 
     def export(self, stored: Stored, left_out: Collection[str] = ()) -> dict[str, Any]:

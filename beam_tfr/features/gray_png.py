@@ -21,7 +21,8 @@ _MOST_PIXELS = 1 << 30  # OpenCV decodes no more
 def encode_gray(pixels: NDArray[Any]) -> bytes:
     """Encodes an image [height, width] with 8 or 16 bits.
 
-    Uses no filters, which are meant for photos: that takes half the time and 6% fewer bytes.
+    Uses no filters, which are meant for photos; without them, encoding takes half the time, and 6%
+    fewer bytes.
     """
     import cv2
 

@@ -50,7 +50,7 @@ _BITS_AT = 24  # the bits of a sample, in the header of a PNG
 
 
 class NotGrayError(ValueError):
-    """A file is not a PNG with one gray channel."""
+    """A file is not a PNG with a single gray channel."""
 
 
 class FilePixels(NamedTuple):
@@ -58,10 +58,10 @@ class FilePixels(NamedTuple):
 
     Attributes:
         values: [h, w].
-        needs_scaling: whether they have yet to be scaled to the size of the image.
-        is_merged: whether they were merged from several equal channels.
-        palette: the palette that the values are indices into; None if they are not indices, or
-            represent colors.
+        needs_scaling: whether the values have yet to be scaled to the size of the image.
+        is_merged: whether the values were merged from several equal channels.
+        palette: the palette that the values are indices into; None if they are not indices, or if
+            they represent colors.
     """
 
     values: NDArray[Any]
@@ -76,9 +76,9 @@ class Handling:
 
     Attributes:
         outside: the value where a padded image has no pixels, and for an image without a file.
-        scales: whether a file with a different size is scaled to the size of its image.
+        scales: whether a file is scaled if its size differs from that of its image.
         is_optional: whether the file may be missing.
-        values: value -> the value that replaces it; others stay.
+        values: value -> the value that replaces it; other values stay.
         colors: color, 0xRRGGBB -> value; other colors are not allowed.
     """
 
@@ -140,7 +140,7 @@ class Handling:
 
         Args:
             data: the file, a PNG with 1 to 16 bits.
-            pixels: where the pixels of the image are in the record.
+            pixels: the mapping from the image to the record.
             dtypes: Pillow modes that the file may have -> dtypes of the pixels.
 
         Raises:
@@ -176,7 +176,7 @@ class Handling:
         return _replace(values, self.values)
 
     def _read_colors(self, image: Any) -> NDArray[Any]:
-        """Reads the colors of a file as their values."""
+        """Reads a file, and replaces each color with the value that `colors` gives it."""
         _check_opaque(image)
         highest = max(self.colors.values())
         values = np.zeros((image.height, image.width), np.uint8 if highest <= 0xFF else np.uint16)
@@ -210,7 +210,7 @@ class Handling:
 
 
 def scale_nearest(values: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """Scales pixels [h, w] to a (width, height); each takes the value under its center."""
+    """Scales pixels [h, w] to a (width, height); each new pixel gets the value under its center."""
     width, height = size
     rows = (2 * np.arange(height) + 1) * values.shape[0] // (2 * height)
     columns = (2 * np.arange(width) + 1) * values.shape[1] // (2 * width)
@@ -242,7 +242,7 @@ def _check_is_png(data: bytes) -> None:
 
 
 def _has_equal_aspect(size: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two sizes have the same aspect ratio, up to rounding of the smaller one's sides."""
+    """Whether two sizes have the same aspect ratio, if the sides of the smaller one are rounded."""
     smaller, larger = sorted((size, other))
     width = larger[0] * smaller[1] / larger[1]
     height = larger[1] * smaller[0] / larger[0]
@@ -272,7 +272,7 @@ def _replace(values: NDArray[Any], replaced: Mapping[int, int]) -> NDArray[Any]:
 
 
 def _color_blocks(image: Any) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-    """Yields the row where each block of a file begins, and the block's colors, 0xRRGGBB each."""
+    """Yields the first row of each block of a file, and the block's colors, as 0xRRGGBB."""
     for top, block in _blocks(image):
         samples = np.asarray(block.convert("RGB")).astype(np.uint32)
         colors: NDArray[np.uint32] = samples @ np.array([1 << 16, 1 << 8, 1], np.uint32)
@@ -320,7 +320,7 @@ def _read_gray(image: Any) -> NDArray[np.uint8]:
 
 
 def _describe_colors(image: Any) -> str:
-    """Explains that a file has several channels; names its colors and how to give them values."""
+    """Explains that a file has several channels; lists its colors, and how to give them values."""
     counts = _count_colors(image)
     if len(select_main_colors(counts)) > _MOST_COLORS:
         return f"has more than {_MOST_COLORS:,} colors; {_ONE_CHANNEL}"

@@ -1,4 +1,4 @@
-"""Infers how a table column would be declared, from its cells."""
+"""Infers the declaration of a table column from its cells."""
 
 import re
 from collections.abc import Iterable
@@ -37,8 +37,8 @@ def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
 
     Args:
         cells: cells of one column.
-        typed: whether a string is always a string (JSON, Parquet) or may be a number or a list
-            (CSV).
+        typed: whether a string is always a string (JSON, Parquet), or may stand for a number or a
+            list (CSV).
 
     Raises:
         ValueError: no declaration matches, as for numbers mixed with strings, or objects.
@@ -88,7 +88,7 @@ def _noun_of(value: Any) -> str:
 
 
 def _read_text(cell: Any) -> Any:
-    """Returns the list or number that a string cell represents; otherwise the cell."""
+    """Returns the list or number that a string cell represents; any other cell unchanged."""
     if not isinstance(cell, str):
         return cell
     try:

@@ -31,14 +31,14 @@ _MOST_DRAWN = 1 << 30  # pixels of the masks in a picture
 class InstanceMasks(ColumnKind):
     """A mask for each box: `mask[box]`.
 
-    A reference has them as JSON: COCO's run lengths, or the points of polygons. A record has PNGs
-    of 0 and 1 with the size of the image, under the name that TensorFlow's object detection API
-    uses. A polygon covers the pixels of the record whose centers are in it; nothing is
-    interpolated.
+    A reference holds the masks as JSON: COCO's run lengths, or the points of polygons. A record
+    holds PNGs of 0 and 1 with the size of the image, under the name that TensorFlow's object
+    detection API uses. A polygon covers the pixels of the record whose centers are in it; nothing
+    is interpolated.
 
     Attributes:
-        is_relative: whether polygons are given in fractions of the sides of the image, like the
-            boxes.
+        is_relative: whether polygons, like the boxes, are given in fractions of the sides of the
+            image.
     """
 
     is_relative: bool = False
@@ -119,8 +119,8 @@ class InstanceMasks(ColumnKind):
         Args:
             data: the mask as JSON, from the reference.
             number: number of the box, for messages.
-            pixels: where the pixels of the source are in the record.
-            budget: the pixels that may still be drawn.
+            pixels: the mapping from the source to the record.
+            budget: the number of pixels that may still be drawn.
 
         Raises:
             RejectError: see `place`.
@@ -231,7 +231,7 @@ def _place_runs(
     """Returns the part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: these are not run lengths of a mask with the size of the image;
+        RejectError: `bad-value`: `counts` are not run lengths of a mask with the size of the image;
             `masks-too-large`.
     """
     width, height = pixels.source_size

@@ -16,7 +16,7 @@ from beam_tfr.schema.untrusted import quote
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassLabel(FeatureKind):
-    """The class of an image, file or row, or any number of classes.
+    """The class of an image, file or row; or any number of its classes.
 
     Its name is the name of its feature.
 

@@ -15,11 +15,11 @@ _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]
 
 
 def describe_colors(counts: Mapping[int, int], rule: str) -> str:
-    """Explains that a file has several channels, which colors it has, and how to give them values.
+    """Explains that a file has several channels; lists its colors, and how to give them values.
 
     Args:
         counts: color, 0xRRGGBB -> number of pixels.
-        rule: what the file must be.
+        rule: what kind of file is needed.
     """
     main = select_main_colors(counts)
     noun = "color" if len(counts) == 1 else "colors"
@@ -36,7 +36,7 @@ def describe_colors(counts: Mapping[int, int], rule: str) -> str:
 
 
 def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> str:
-    """Explains that a file has colors without a value, and how to give a value to all of them.
+    """Explains that a file has colors without a value, and says how to give each of them a value.
 
     Args:
         counts: color -> number of pixels.
@@ -54,9 +54,9 @@ def describe_unvalued(counts: Mapping[int, int], values: Mapping[int, int]) -> s
 
 
 def select_main_colors(counts: Mapping[int, int]) -> list[int]:
-    """Selects the colors of a mask that are not noise; all of them unless most are noise.
+    """Selects the colors of a mask that are not noise; selects all unless most are noise.
 
-    Noise consists of many colors with few pixels each, such as programs draw along edges.
+    Noise consists of many colors with few pixels each, as programs draw them along edges.
     """
     num_pixels = sum(counts.values())
     main = [color for color, count in counts.items() if count > _NOISE_SHARE * num_pixels]
@@ -80,7 +80,7 @@ def _cure_noise(colors: Iterable[int]) -> str:
 
 
 def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
-    """Yields the brackets that give values to all colors of rejected masks, if there are few.
+    """Yields brackets that give values to all colors of rejected masks, if the colors are few.
 
     The brackets in the detail of a single reject have only the colors of its own mask.
 
@@ -110,7 +110,7 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
 
 
 def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Gives every color a value; colors that have the same value everywhere keep it."""
+    """Gives every color a value; colors that always have the same value keep it."""
     given, *others = all_values
     kept = {*given.items()}
     for values in others:
@@ -120,7 +120,7 @@ def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _number_colors(colors: Iterable[int], values: Mapping[int, int]) -> dict[int, int]:
-    """Numbers colors: colors that have a value keep it, others get the next free one."""
+    """Gives each color a value: colors that have one keep it, others get the next free number."""
     numbered = dict(values)
     taken_values = {*values.values()}
     free_values = (value for value in itertools.count() if value not in taken_values)
@@ -135,7 +135,7 @@ def _parse_values(text: str) -> dict[int, int]:
 
 
 def _spell_cure(values: Mapping[int, int]) -> str:
-    """Returns what follows `give`: the brackets, or a few of their parts if there are many."""
+    """Returns text to follow `give`: the brackets, or a few of their parts if there are many."""
     if len(values) <= _MOST_VALUES:
         return f", for this one: {_spell_values(values)}"
     example = dict(itertools.islice(values.items(), 3))

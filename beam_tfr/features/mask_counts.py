@@ -45,7 +45,7 @@ def count_masks(stored: Stored) -> Counts:
 def _count_values(values: NDArray[Any]) -> NDArray[np.int64]:
     """Counts how many pixels of a mask [height, width] have each value, up to `ABOVE`.
 
-    Counts in blocks, since NumPy needs eight bytes for each pixel.
+    Counts block by block, since NumPy needs eight bytes for each pixel.
     """
     numbers = np.zeros(ABOVE + 1, np.int64)
     pixels = values.reshape(-1)
@@ -86,7 +86,7 @@ def _find_median(numbers: Mapping[int, int]) -> int:
 
 
 def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """Yields sentences about the statistics: which values occur, and whether some seem odd."""
+    """Yields sentences about the statistics: which values occur, and which of them seem odd."""
     values = statistics["values"]
     total = max(sum(value["pixels"] for value in values.values()), 1)
     shown = sorted(values, key=lambda name: (-values[name]["pixels"], name))[:_SHOWN_VALUES]
@@ -103,9 +103,9 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _count_main(values: Mapping[str, Any]) -> int:
-    """Counts the main values of masks if the others may come from smoothing them; otherwise 0.
+    """Returns the number of main values of masks if others may come from smoothing; otherwise 0.
 
-    The other values are many, scattered (unlike numbers of classes), and cover few pixels.
+    These others are many and scattered, unlike numbers of classes, and cover few pixels.
     """
     numbers = {int(name) for name in values if name != _MORE}
     highest = max(numbers - {_IGNORE}, default=0)

@@ -1,4 +1,4 @@
-"""Handles the objects in an image: their boxes, with the labels and values of each."""
+"""Handles the objects in an image: their boxes, with the labels and values of each box."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -67,7 +67,7 @@ def crop_objects(objects: Mapping[str, Any], views: Any) -> dict[str, Any]:
 
 
 def crop_boxes(boxes: Any, views: Any) -> tuple[Any, Any]:
-    """Clips boxes to crops of their images; also returns which boxes keep enough of their area.
+    """Clips boxes to crops of their images; also returns whether enough of each box is visible.
 
     Args:
         boxes: float32 [n, 4], sides as fractions of the stored image.
@@ -96,9 +96,9 @@ def _areas(boxes: Any) -> Any:
 
 
 def pad_objects(objects: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Returns the first objects of each image, dense [images, number, …].
+    """Returns the first `number` objects of each image as dense tensors, [images, number, …].
 
-    Missing objects are 0 or empty, and have the class -1.
+    The values of missing objects are 0 or empty, and their class is -1.
     """
     padded = {}
     for key, values in objects.items():

@@ -1,7 +1,7 @@
 """Handles parts of a canvas of pixels, and limits how many pixels are processed.
 
-The mask of an object covers a small part of its image. Processing it takes the time and memory of
-that part, not of the whole image.
+The mask of an object covers a small part of its image. Processing a mask takes the time and memory
+of this part, not of the whole image.
 
 OpenCV is imported when needed.
 """
@@ -28,7 +28,7 @@ class PixelPart(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Makes a part without pixels: the whole canvas is 0."""
+        """Makes a part without pixels; the whole canvas is 0."""
         return cls(0, 0, np.zeros((0, 0), np.uint8))
 
     @property
@@ -49,7 +49,7 @@ class PixelPart(NamedTuple):
 
 
 def find_part(pixels: NDArray[np.uint8]) -> PixelPart:
-    """Finds the smallest part of a canvas [height, width] that has all pixels other than 0."""
+    """Finds the smallest part of a canvas [height, width] that contains all pixels other than 0."""
     import cv2
 
     if not pixels.size:

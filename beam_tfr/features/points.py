@@ -1,6 +1,6 @@
 """Defines the points of each box: keypoints and polygons.
 
-Keypoints may be invisible; the points of polygons are their corners.
+Keypoints may be invisible; the points of a polygon are its corners.
 """
 
 import abc
@@ -30,13 +30,13 @@ _COLUMN_TYPES: dict[str, type] = {"float": np.float64, "int64": np.int64}
 class Points(ColumnKind):
     """Any number of points for each box.
 
-    A record has the coordinates of all points, one after another, as fractions of the stored image,
-    like keypoints in TensorFlow's object detection API, and the number of points of each box. In a
-    reference, coordinates are as in the cells.
+    A record holds the coordinates of all points, one after another, as fractions of the stored
+    image, like keypoints in TensorFlow's object detection API, and the number of points of each
+    box. A reference holds the coordinates as in the cells.
 
     Attributes:
         is_relative: whether coordinates in cells are fractions of the sides of the image.
-        parts: name endings of the features with a value for each point -> their dtypes.
+        parts: the ends of the names of features with a value for each point -> their dtypes.
         letters: the letters that stand for a point's numbers in a declaration.
     """
 
@@ -129,10 +129,11 @@ class Points(ColumnKind):
         return placed
 
     def clip(self, points: Floats) -> None:
-        """Changes points that the record does not show, in place.
+        """Changes, in place, points that the record does not show.
 
         Args:
-            points: [n, 2 or 3], as fractions of the sides of the record, with any further number.
+            points: [n, 2 or 3]: x and y as fractions of the sides of the record, and any third
+                number.
         """
 
     def fits_boxes(self, stored: Stored, number: int) -> bool:
@@ -191,7 +192,7 @@ class Points(ColumnKind):
         """Computes the points in crops of their images.
 
         Args:
-            points: float32 [n, 2 or 3], as fractions of the crops, with any further number.
+            points: float32 [n, 2 or 3]: x and y as fractions of the crops, and any third number.
         """
         return points
 
@@ -199,7 +200,7 @@ class Points(ColumnKind):
 
     @classmethod
     def stored_points(cls, stored: Stored) -> Iterator[tuple[Floats, int]]:
-        """Yields the points of each box of a record, [n, 2], and the box's class."""
+        """Yields the points [n, 2] and the class of each box of a record."""
         for name in cls._names_in(stored):
             points = np.column_stack([stored[f"{name}/x"], stored[f"{name}/y"]])
             numbers = stored[f"{name}/num"]
@@ -208,7 +209,7 @@ class Points(ColumnKind):
 
     @classmethod
     def _names_in(cls, stored: Stored) -> Iterator[str]:
-        """Yields the name prefixes of such points' features in a record from any program."""
+        """Yields the prefixes of the names of features with such points, from any program."""
         for feature in stored:
             match = _NUMBER_FEATURE.fullmatch(feature)
             if match is None:

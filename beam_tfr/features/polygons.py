@@ -1,6 +1,6 @@
 """Parses, clips and draws the polygons around an object.
 
-All corners are in one list, with a corner of NaN between two polygons. Polygons are filled by the
+All corners are in one list; a corner of NaN separates two polygons. Polygons are filled by the
 even-odd rule: a polygon covers the pixels whose centers are in it.
 """
 
@@ -43,7 +43,7 @@ def parse_polygons(part: Any) -> list[tuple[float, ...]]:
 
 
 def enclose_polygons(part: Any) -> list[float]:
-    """Returns the left, top, width and height of the polygons of a box; empty without corners.
+    """Returns left, top, width and height of the polygons of a box; empty if there are no corners.
 
     Raises the same errors as `parse_polygons`.
     """
@@ -125,8 +125,8 @@ def _cut_polygon(
 def join_polygons(polygons: Sequence[Sequence[Corner]]) -> list[Corner]:
     """Joins several polygons into one that covers the same pixels.
 
-    Lines connect the first corner of each polygon to that of the next, and lead back at the end, so
-    these lines enclose nothing.
+    Lines connect the first corner of each polygon to that of the next polygon, and lead back the
+    same way at the end, so these lines enclose nothing.
     """
     if len(polygons) == 1:
         return [*polygons[0]]
@@ -144,7 +144,7 @@ def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -
     Args:
         corners: [n, 2], in pixels of the canvas.
         size: width and height of the canvas.
-        budget: the pixels that may be processed, around each polygon and along its edges.
+        budget: the number of pixels that may be processed, around each polygon and along its edges.
 
     Raises:
         RejectError: the budget is spent.
@@ -167,7 +167,7 @@ def draw_polygons(corners: Floats, size: tuple[int, int], budget: PixelBudget) -
 
 
 def _enclose(corners: Floats, size: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """Returns left, top, right and bottom of the canvas part that a polygon may cover, or None."""
+    """Returns left, top, right and bottom of the pixels that a polygon may cover, or None."""
     width, height = size
     first = np.floor(corners.min(axis=0))
     last = np.ceil(corners.max(axis=0))
@@ -229,7 +229,7 @@ class _Edges:
         return int(self._numbers.sum())
 
     def cross_rows(self) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yields the rows that edges cross, and where, in blocks of edges."""
+        """Yields, for blocks of edges, the rows that edges cross, and where they cross them."""
         totals = np.cumsum(self._numbers)
         blocks = totals // _BLOCK_CROSSINGS
         cuts = np.flatnonzero(np.diff(blocks)) + 1
@@ -237,7 +237,7 @@ class _Edges:
             yield self._cross(edges)
 
     def _cross(self, edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
-        """Computes the rows that some edges cross, and where."""
+        """Computes the rows that some edges cross, and where they cross them."""
         numbers = self._numbers[edges]
         crossing = np.repeat(edges, numbers)
         firsts = np.cumsum(numbers) - numbers

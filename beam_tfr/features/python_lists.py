@@ -34,8 +34,8 @@ class _NoListError(ValueError):
 def parse_python_list(text: str, most_values: int) -> list[Any] | None:
     """Parses the members of a list, tuple, set or array; returns None for any other string.
 
-    Numbers and strings in the list become those of Python; nested lists stay lists. A single value
-    in parentheses, such as `(5)`, is not a list.
+    Numbers and strings in the list become Python's numbers and strings; nested lists stay lists. A
+    single value in parentheses, such as `(5)`, is not a list.
 
     Raises:
         ValueError: the list has too many values.

@@ -72,7 +72,7 @@ def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
 
 
 def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
-    """Explains why a dataset cannot have all of these columns; empty if it can.
+    """Returns why a dataset cannot have all of these columns; empty if it can.
 
     Args:
         columns: the columns.

@@ -1,7 +1,7 @@
 """Reads and writes COCO's run lengths of a mask.
 
-They count pixels alternately outside and inside the mask, down the columns. They are a list, or the
-string of common/maskApi.c in https://github.com/cocodataset/cocoapi.
+Run lengths count pixels alternately outside and inside the mask, down the columns. They are a list,
+or a string as in common/maskApi.c of https://github.com/cocodataset/cocoapi.
 """
 
 from typing import Any
@@ -29,11 +29,11 @@ def decode_run_lengths(
         counts: a list of the run lengths, or their string.
         size: height and width that the mask states.
         expected: height and width of the image.
-        budget: the pixels that the part may have.
+        budget: the number of pixels that the part may have.
 
     Raises:
         ValueError: `counts` are not run lengths, or belong to a mask with a different size.
-        RejectError: the budget is spent.
+        RejectError: the budget is exhausted.
     """
     if size != [*expected]:
         turned = ""
@@ -68,7 +68,7 @@ def _draw_runs(
     Args:
         begins, ends: result of `_find_runs`, with at least one run.
         height: height of the image.
-        budget: the pixels that the part may have.
+        budget: the number of pixels that the part may have.
     """
     first_columns, first_rows = np.divmod(begins, height)
     last_columns, last_rows = np.divmod(ends - 1, height)
@@ -90,7 +90,7 @@ def _draw_runs(
 
 
 def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
-    """Returns the left, top, width and height of the pixels inside; empty if there are none.
+    """Returns left, top, width and height of the mask's pixels; empty if there are none.
 
     Args:
         counts, size: see `decode_run_lengths`.
@@ -142,7 +142,8 @@ def _is_length(count: Any) -> bool:
 def _parse_text(text: str) -> list[int]:
     """Parses the numbers in COCO's string of run lengths.
 
-    Each letter has five bits; from the fourth on, a number is the difference from the last but one.
+    Each letter has five bits; from the fourth number on, each is the difference from the last but
+    one.
 
     Raises:
         ValueError: the string does not hold run lengths.

@@ -57,7 +57,7 @@ class Scalar(ColumnKind):
         return feature
 
     def check_default(self) -> None:
-        """Checks that a default comes with a single value, and matches its type.
+        """Checks that a default is declared for a single value, and matches the type of the value.
 
         Raises:
             ValueError: the default does not match, or the cell holds a list.
@@ -153,7 +153,7 @@ class Scalar(ColumnKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Enum(Scalar):
-    """Members of a closed list, each stored as its index: `enum(s|m|l)=m`.
+    """Members of a fixed list, each stored as its index: `enum(s|m|l)=m`.
 
     Attributes:
         members: the members, in order.
@@ -197,7 +197,7 @@ class Enum(Scalar):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceSide(Scalar):
-    """The height or width of the source that a table of boxes states.
+    """The height or width of the source, as stated in a table of boxes.
 
     It is compared with the image, and never stored.
     """

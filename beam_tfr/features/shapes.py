@@ -1,4 +1,4 @@
-"""Defines the shapes that show the values of a record in a picture of it."""
+"""Defines the shapes that show the values of a record in a picture of the record."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Rectangle(NamedTuple):
 
 
 class Dots(NamedTuple):
-    """Points, [n, 2] as fractions of the image, of an object of a class."""
+    """The points [n, 2] of an object of a class, as fractions of the image."""
 
     points: NDArray[np.float64]
     label: int
@@ -32,7 +32,7 @@ class Dots(NamedTuple):
 class Outline(NamedTuple):
     """The corners of a polygon around an object of a class.
 
-    They are [n, 2], as fractions of the image.
+    The corners are [n, 2], as fractions of the image.
     """
 
     corners: NDArray[np.float64]
@@ -68,5 +68,5 @@ def shown_size(stored: Mapping[str, Sequence[Any]]) -> tuple[int, int]:
 
 
 def box_classes(stored: Mapping[str, Sequence[Any]], number: int) -> Sequence[int]:
-    """Returns the class of each of a record's boxes; without labels, 0 for all of them."""
+    """Returns the class of each box of a record; 0 for all boxes if there are no labels."""
     return stored.get(OBJECT_LABEL) or [0] * number
