@@ -66,7 +66,9 @@ def _inflation(dataset: Manifest, part: ShardPart) -> float:
     if not dataset.gzip_level:  # neither gzip nor stored blocks shrink records
         return 1.0
     begin = max(0, part.num_bytes - _LENGTH.size)
-    with contextlib.suppress(OSError, struct.error):  # reading the records reports damage
+    # Reading the records reports damage. All hosts must choose the same window, so that a network
+    # error of one host is raised.
+    with contextlib.suppress(FileNotFoundError, struct.error):
         (length,) = _LENGTH.unpack(storage.read_part(part.file, begin, _LENGTH.size))
         return float(max(1.0, length / part.num_bytes))
     return 1.0
