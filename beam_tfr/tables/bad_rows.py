@@ -29,7 +29,7 @@ _QUOTE_TEXTS = (
 
 
 def describe_quotes(error: csv.Error, delimiter: str) -> str:
-    """Describes a parser error, its likely cause and a fix."""
+    """Describes a parser error, the likely cause and a fix."""
     problem = str(error)
     if "new-line character" in problem:
         return f"{INNER_LINE_ENDS}; save the table with a single kind of line ending"
@@ -95,13 +95,13 @@ def refuse_quoted_rows(
 
 
 def refuse_row(number: int, cells: Sequence[str], expected: int, bad_rows: BadRows) -> BadRow:
-    """Returns a stand-in for a row whose number of cells differs from the header's.
+    """Returns a stand-in for a row that has more or fewer cells than the header.
 
     Args:
         number: the number of the row.
         cells: the cells of the row.
-        expected: how many cells the row should have.
-        bad_rows: counts such rows.
+        expected: the number of cells that the row should have.
+        bad_rows: counts bad rows.
 
     Raises:
         DataError: other rows may be damaged too: too many rows are bad, or a cell of this row spans

@@ -1,4 +1,4 @@
-"""Defines what all table formats share: their base class, rows, checks and errors."""
+"""Defines what all table formats share: the base class, rows, checks and errors."""
 
 import abc
 import collections
@@ -178,7 +178,7 @@ class TableFormat(abc.ABC):
         return []
 
     def describe_columns(self, path: str) -> str:
-        """Explains why no column has a known name, for the end of a message; may be empty."""
+        """Explains why no column has a known name, to end a message, if there is a reason."""
         return ""
 
 
@@ -215,7 +215,7 @@ class ObjectFormat(TableFormat):
         return [name for name in fields if "." in name]
 
     def _read_first(self, path: str, file: IO[bytes]) -> Iterator[dict[str, Any]]:
-        """Yields the readable rows, whose columns are then collected."""
+        """Yields the readable rows, for callers that collect the names of columns or fields."""
         rows = number_rows(path, self.read_objects(path, file, ColumnSelection(())))
         return skip_bad_rows(row for _, row in rows)
 
@@ -290,8 +290,8 @@ def _list_fields(row: Mapping[str, Any]) -> Iterator[str]:
 def open_table(path: str) -> Iterator[IO[bytes]]:
     """Opens a table.
 
-    Data that begins like gzip is decompressed, whatever the name of the table: gs:// may have
-    decompressed a .gz file already (Content-Encoding).
+    Data that begins like gzip is decompressed, whatever the name of the table: a .gz file on gs://
+    may be decompressed already (Content-Encoding).
     """
     with storage.open_binary(path) as file:
         compressed = is_gzip(file.read(HEADER_BYTES))
@@ -300,7 +300,7 @@ def open_table(path: str) -> Iterator[IO[bytes]]:
 
 
 def peek_table(file: IO[bytes], num_bytes: int) -> bytes:
-    """Returns the first bytes of a table from `open_table`; empty if these are damaged.
+    """Returns the first bytes of a table from `open_table`; no bytes if the start is damaged.
 
     Leaves the file at its beginning.
     """
@@ -333,7 +333,7 @@ def table_error(path: str, problem: str) -> UsageError:
 
 
 def damaged_table(path: str, problem: str) -> DamagedTableError:
-    """Returns the error for a table that cannot be read, or has a row that cannot be read."""
+    """Returns the error for a table, or a row in it, that cannot be read."""
     error = DamagedTableError(problem, option="table", value=path)
     error.problem = problem
     return error
@@ -400,7 +400,7 @@ def name_row(path: str, number: int) -> str:
 
 
 def name_number(number: int) -> str:
-    """Names a row in messages that already name its table."""
+    """Names a row, for messages that already name the table."""
     return f"line {number.line}" if isinstance(number, RowAtLine) else f"row {number}"
 
 
@@ -410,7 +410,7 @@ def list_columns(columns: Sequence[str]) -> str:
 
 
 def _find_partition(path: str, column: str) -> str:
-    """Says that a folder in a table's path names the column, as label=cat/ does; else empty."""
+    """Says that a folder such as label=cat names the column, or returns an empty string."""
     folders = path.split("/")[:-1]
     partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
     if not partition:
@@ -503,5 +503,5 @@ def _suggest_column(name: str, present: Sequence[str]) -> str:
 
 
 def describe_values(values: int, boxes: int) -> str:
-    """Describes a number of values that differs from the number of boxes in a row."""
+    """Describes a row in which the number of values differs from the number of boxes."""
     return f"has {counted(values, 'value')} for {counted(boxes, 'box', 'boxes')}"

@@ -1,4 +1,4 @@
-"""Checks whether the numbers of declared boxes suggest another form."""
+"""Checks whether the numbers in declared boxes suggest another form of boxes."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def check_shares(
 def warn_of_centers(
     content: TableContent, declarations: Mapping[str, str], cells: Mapping[str, Sequence[Any]]
 ) -> Iterator[str]:
-    """Yields a warning about relative boxes that are inside their images only as centers."""
+    """Yields a warning about relative boxes that are inside images only if read as centers."""
     boxes = _find_free_boxes(content, declarations)
     if boxes is None or boxes.form != "rel_xywh" or not are_centers(read_quads(cells[boxes.name])):
         return
@@ -64,7 +64,7 @@ def warn_of_centers(
 
 
 def _find_free_boxes(content: TableContent, declarations: Mapping[str, str]) -> Boxes | None:
-    """Returns the boxes of tables that may store boxes in any format; None if there are none."""
+    """Returns the boxes of tables that may hold any form of boxes; None if there are no boxes."""
     if content.read_rows or not content.table_format.may_have_box_rows:
         return None
     return find_boxes(parse_columns(declarations))

@@ -1,4 +1,4 @@
-"""Derives options from columns with boxes: those of sides, files, classes and splits."""
+"""Derives options from the columns of a table with boxes: sides, files, classes and splits."""
 
 import contextlib
 import dataclasses
@@ -58,7 +58,7 @@ class ImpliedOptions(NamedTuple):
 class _Found(NamedTuple):
     """The columns of a table with boxes, found by their names.
 
-    All names but those of `boxes` may be empty.
+    All names except those in `boxes` may be empty.
 
     Attributes:
         boxes: the columns with the sides of boxes.
@@ -83,7 +83,7 @@ class _Found(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """The advice on how to keep the columns as they are."""
+        """How to keep the columns as they are, for messages."""
         if self.objects:
             return (
                 f"{spell_option('feature_columns', f'{self.objects.column}:bytes')} stores the "
@@ -208,14 +208,14 @@ def _guess_form(path: str, boxes: BoxColumns) -> str:
 
 
 def _join_rows(rows: Sequence[Mapping[str, Any]], sides: Sequence[str]) -> list[list[float]]:
-    """Returns one box per row; none at all if a cell is not a number."""
+    """Returns one box per row, or an empty list if any cell is not a number."""
     return join_sides([row[side] for row in rows] for side in sides)
 
 
 def _imply_roles(
     options: ConvertOptions, found: _Found, first_rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns option -> column for the columns of files, classes and splits, if not yet named."""
+    """Returns option -> column for files, classes and splits, if no option names the column yet."""
     implied: dict[str, Any] = {}
     if not options.uri_column:
         implied["uri_column"] = found.file
@@ -230,7 +230,7 @@ def _imply_roles(
 def _choose_form(
     boxes: BoxColumns, declared: Boxes | None, first_rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Returns the declared form of boxes, or a relative form if the first rows suggest it."""
+    """Returns the declared form of boxes, or else a relative form if the first rows suggest one."""
     if declared:
         return declared.form
     if not _are_shares(first_rows, boxes.sides):
@@ -240,7 +240,7 @@ def _choose_form(
 
 
 def _find_declared(options: ConvertOptions) -> Boxes | None:
-    """Returns the declared boxes; None if there are none."""
+    """Returns the declared boxes; None if no boxes are declared."""
     declarations = {**(options.feature_columns or {})}
     declarations.pop(KNOWN, None)
     return find_boxes(parse_columns(declarations))
@@ -282,7 +282,7 @@ def _set_implied(
 
 
 def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
-    """Whether columns of a table may become boxes that no option declares."""
+    """Whether columns of a table may become boxes without being declared by an option."""
     if not format_of(path).may_have_box_rows:
         return False
     if options.are_rows:
@@ -293,7 +293,7 @@ def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
 def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> bool:
     """Whether no option says what the columns of sides mean.
 
-    Boxes may be declared without the columns that hold their sides.
+    The declaration of boxes may leave open which columns hold the sides.
     """
     declared = None if options.are_rows else _find_declared(options)
     if declared:
@@ -315,7 +315,7 @@ def _read_first_rows(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _are_shares(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> bool:
-    """Whether the sides of boxes are fractions of the image size: none is larger than 1."""
+    """Whether the sides of boxes are fractions of the image size, since none is larger than 1."""
     numbers = [*_numbers_in(rows, sides)]
     return bool(numbers) and 0 < max(numbers) <= 1
 
@@ -334,7 +334,7 @@ def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iter
 def _are_sizes(
     rows: Iterable[Mapping[str, Any]], sides: Sequence[str], sizes: Mapping[str, str]
 ) -> bool:
-    """Whether columns have the sizes of images, not of boxes: all boxes end within these sizes."""
+    """Whether `sizes` are those of images, not of boxes, since all boxes end within them."""
     _, _, right, bottom = sides
     found = False
     for row in rows:

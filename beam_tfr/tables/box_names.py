@@ -86,7 +86,7 @@ class BoxColumns(NamedTuple):
 
 
 def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
-    """Returns the features of an image's size -> their columns; empty unless both columns exist.
+    """Returns feature -> column for the size of an image, or an empty dict unless both exist.
 
     Args:
         columns: the columns of the table.
@@ -118,8 +118,8 @@ def find_marked_sides(columns: Iterable[str]) -> BoxColumns | None:
 def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
     """Finds columns that may be the sides of boxes; None if there are none.
 
-    Unlike in `find_box_columns`, a `width` next to `x` and `y` may be that of an image, and the
-    names may have other parts in common, such as GTSRB's `Roi.X1`.
+    Unlike in `find_box_columns`, a `width` next to `x` and `y` may be that of the image, and the
+    names may share a prefix or suffix, as in GTSRB's `Roi.X1`.
     """
     boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
     return boxes or _find_longer_names(columns)
@@ -138,7 +138,7 @@ def _find_longer_names(columns: Iterable[str]) -> BoxColumns | None:
 
 
 def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns | None:
-    """Returns the first of some sets of sides whose columns all exist; None if there is none."""
+    """Returns the first set of sides whose columns all exist; None if there is none."""
     by_name = by_plain_name(columns)
     for form, names in sides:
         if by_name.keys() >= {*names} and not _are_of_corners(names, by_name):
@@ -147,12 +147,12 @@ def _find_sides(columns: Iterable[str], sides: Iterable[_Sides]) -> BoxColumns |
 
 
 def _are_of_corners(sides: Sequence[str], by_name: Mapping[str, str]) -> bool:
-    """Whether numbered columns continue to a third corner, as for quadrangles: x1 … y4."""
+    """Whether there are columns for a third corner, as for quadrangles: x1 … y4."""
     return sides[0] in ("x0", "x1") and sides[2] in ("x1", "x2") and {"x3", "y3"} <= {*by_name}
 
 
 def find_corners(columns: Iterable[str]) -> dict[str, list[str]]:
-    """Finds the columns with the x and y of the corners of quadrangles; empty if there are none."""
+    """Finds the columns with the corners of quadrangles: x or y -> columns, or an empty dict."""
     by_name = by_plain_name(columns)
     for first in (0, 1):
         corners = {side: [f"{side}{first + place}" for place in range(4)] for side in "xy"}
@@ -172,7 +172,7 @@ def by_plain_name(columns: Iterable[str]) -> dict[str, str]:
 def _plain_name(column: str) -> str:
     """Returns a column's name in lower case, without the prefix `bbox_` and without punctuation.
 
-    In names of corners, upper and lower become top and bottom, and the word corner is left out.
+    In the names of corners, upper and lower become top and bottom, and `corner` is left out.
     """
     name = re.sub(r"^(?:bbox|box|boundingbox)(?=.)", "", letters_of(column))
     if not _CORNER_SIDE.fullmatch(name):
@@ -186,7 +186,7 @@ def letters_of(column: str) -> str:
 
 
 def find_name(names: Iterable[str], by_name: Mapping[str, str]) -> str:
-    """Returns the column with the first of some names, or an empty string if no column has any."""
+    """Returns the column with the first possible name, or an empty string if there is none."""
     for name in names:
         if name in by_name:
             return by_name[name]

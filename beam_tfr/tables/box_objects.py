@@ -34,9 +34,9 @@ _CLASS_MAP = re.compile(r"(?s)(?P<field>.*\.class-map)\..+")
 
 
 class BoxObjects(NamedTuple):
-    """A column with lists of objects, and other columns about their images.
+    """A column with lists of objects, and other columns about the images.
 
-    All names but those of `boxes` may be empty.
+    All names except those in `boxes` may be empty.
 
     Attributes:
         boxes: the fields with the sides of the objects' boxes.
@@ -58,7 +58,7 @@ class BoxObjects(NamedTuple):
         return self.boxes.sides[0].partition(".")[0]
 
     def describe_names(self, path: str) -> Iterator[str]:
-        """Yields a line about class names that the table stores elsewhere.
+        """Yields a line about class names that the table stores in another field.
 
         Args:
             path: the table.
@@ -68,7 +68,7 @@ class BoxObjects(NamedTuple):
 
 
 def describe_class_map(path: str, label: str, names: str) -> str:
-    """Returns the message about classes that are numbers, with a program that inserts their names.
+    """Returns the message about classes that are numbers, with a program that inserts names.
 
     Args:
         path: the table.
@@ -113,7 +113,7 @@ def find_box_objects(path: str, columns: Sequence[str]) -> BoxObjects | None:
 
 
 def _find_sides(fields: Iterable[str]) -> Iterator[tuple[str, BoxColumns]]:
-    """Yields objects that have fields for the sides of a box, along with these fields."""
+    """Yields each object that has fields for the sides of a box, along with these fields."""
     for parent, names in _group_fields(fields).items():
         boxes = find_marked_sides(names)
         if boxes is not None and OF_PERCENT not in names:
@@ -150,7 +150,7 @@ def _hold_numbers(path: str, field: str) -> bool:
 
 
 def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
-    """Finds the field with the classes of objects, or of enclosing objects; empty if there is none.
+    """Finds the field with the classes of objects, or of outer objects, or returns an empty string.
 
     Args:
         path: the table.
@@ -168,7 +168,7 @@ def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
 
 
 def find_file(path: str, columns: Sequence[str]) -> str:
-    """Finds the column with the paths of images, by name or cells, or returns an empty string."""
+    """Finds the column of image paths, by its name or cells, or returns an empty string."""
     name = find_name(FILES, by_plain_name(columns))
     if name:
         return name
@@ -197,7 +197,7 @@ def _find_class_map(fields: Iterable[str]) -> str:
 
 
 def by_end(fields: Iterable[str]) -> dict[str, str]:
-    """Maps the plain names of the last parts of fields, such as `mluse`, to the fields."""
+    """Maps plain names, such as `mluse`, to fields; they come from the last part of each field."""
     ends = {re.split(r"[./]", field)[-1]: field for field in fields}
     return {name: ends[end] for name, end in by_plain_name(ends).items()}
 

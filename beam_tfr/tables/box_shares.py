@@ -1,4 +1,4 @@
-"""Distinguishes boxes relative to the image size from boxes in pixels, by their numbers."""
+"""Distinguishes relative boxes, in fractions of the image size, from boxes in pixels."""
 
 import contextlib
 import itertools
@@ -28,7 +28,7 @@ def guess_form(form: str, boxes: Sequence[Quad]) -> str:
 
 
 def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
-    """Returns the boxes from columns with one side each; none at all if a cell is not a number."""
+    """Returns the boxes from columns with one side each; no boxes if any cell is not a number."""
     sides = [itertools.chain.from_iterable(map(members_of, cells)) for cells in columns]
     try:
         return [[*map(to_finite, box)] for box in zip(*sides, strict=True)]
@@ -37,7 +37,7 @@ def join_sides(columns: Iterable[Iterable[Any]]) -> list[Quad]:
 
 
 def are_centers(boxes: Sequence[Quad]) -> bool:
-    """Whether relative boxes are all inside the image as centers, but not as corners."""
+    """Whether all relative boxes are inside the image if read as centers, but not as corners."""
     reach_out = any(_reaches_out(box, "rel_xywh") for box in boxes)
     return reach_out and not any(_reaches_out(box, "rel_center_xywh") for box in boxes)
 
@@ -50,7 +50,7 @@ def _reaches_out(box: Quad, form: str) -> bool:
 
 
 def read_quads(cells: Iterable[Any]) -> list[Quad]:
-    """Returns the boxes in the first of some cells; leaves out bad ones."""
+    """Returns the boxes in the first cells; leaves out bad boxes."""
     quads = list[Quad]()
     for cell in itertools.islice(cells, _FIRST_CELLS):
         with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Warns about tables that number their classes differently from the first table."""
+"""Warns about tables that number classes differently from the first table."""
 
 import contextlib
 import re
@@ -33,7 +33,7 @@ def warn_of_class_orders(content: TableContent) -> Iterator[str]:
 
 
 def _choose_tables(files: Sequence[str]) -> Sequence[str]:
-    """Selects some of many tables: one for each name without its digits, and some others."""
+    """Selects tables to check: one per name, ignoring digits, and some others."""
     of_each_name = {_NUMBER.sub("", path): path for path in reversed(files)}
     chosen = [*reversed(of_each_name.values()), *spread(files, _MOST_TABLES)]
     return [*dict.fromkeys(chosen)][:_MOST_TABLES]
@@ -49,8 +49,8 @@ def _read_names(path: str, column: str) -> Sequence[str]:
 def _describe_difference(names: Sequence[str], others: Sequence[str]) -> str:
     """Describes the first class whose number differs from its number in the first table.
 
-    The first table may also lack the class. Empty if there is no difference. If only one of the
-    tables names its classes, says that labels are used as they are.
+    The first table may also lack the class. If only one of the tables names classes, says that
+    labels are used as they are. Returns an empty string if there is no difference.
     """
     if not names and not others:
         return ""

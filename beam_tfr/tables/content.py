@@ -1,4 +1,4 @@
-"""Describes what tables contain, before their rows are read."""
+"""Describes what tables contain, before all rows are read."""
 
 import dataclasses
 import re
@@ -52,8 +52,8 @@ class TableContent(NamedTuple):
         class_names: the classes that a dataset, table or export declares, by their ids, if its
             labels are used.
         warnings: lines about the implied options.
-        implies_features: whether columns with the sides of boxes imply features and no option
-            chooses any; in tables with a row for each box, and in TFRecords.
+        implies_features: whether columns with the sides of boxes imply features, and no option
+            chooses features; in tables with a row for each box, and in TFRecords.
     """
 
     options: ConvertOptions
@@ -66,14 +66,14 @@ class TableContent(NamedTuple):
 
     @property
     def table_format(self) -> TableFormat:
-        """The format of the tables; for a dataset, that of TFRecords, whatever its shards are."""
+        """The format of the tables; for a dataset, always the format of TFRecords."""
         return FORMATS[".tfrecord"] if self.read_rows else format_of(self.files[0])
 
 
 def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the implied options that replace `KNOWN`.
 
-    Always includes `feature_columns`: its columns stand for all columns of the table.
+    Always includes `feature_columns`, whose columns stand for all columns of the table.
     """
     selected = {}
     for name, value in implied.items():
@@ -83,9 +83,9 @@ def select_implied(options: ConvertOptions, implied: Mapping[str, Any]) -> dict[
 
 
 def imply_by_file(options: ConvertOptions, path: str) -> ConvertOptions:
-    """Returns the options for a table whose name may imply more than the pattern that it matches.
+    """Returns the options for a table whose name may imply more than the pattern in `table=` does.
 
-    If the name shows that the table holds no images, the options that the name implies apply.
+    If the name shows that the table holds no images, the options implied by the name apply.
 
     Raises:
         UsageError: an option asks for an encoding of images, but the table holds only rows.
@@ -239,7 +239,7 @@ def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:
 
 
 def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequence[str]) -> None:
-    """Checks that rows that name images become records only if that is asked for.
+    """Checks that rows that name images become records only if an option asks for it.
 
     Raises:
         UsageError: the encoding is one of images; the message names their column.
@@ -254,7 +254,7 @@ def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequenc
 
 
 def _imply_labels(options: ConvertOptions, columns: Collection[str]) -> dict[str, str]:
-    """Returns the columns of labels, and of boxes, in TFRecords and tars."""
+    """Returns the options for the columns of labels and boxes in TFRecords and tars."""
     object_label = _find_first(_OBJECT_LABELS, columns)
     features = options.feature_columns
     label = _find_first(_LABELS, {*columns} - {*(features or ())})
@@ -292,7 +292,7 @@ def _lower_names(options: ConvertOptions, columns: Collection[str]) -> ConvertOp
 
 
 def _find_first(names: Sequence[str], columns: Collection[str]) -> str:
-    """Returns the first of some names that is among the columns, or an empty string."""
+    """Returns the first of the names that is among the columns, or an empty string."""
     for name in names:
         if name in columns:
             return name

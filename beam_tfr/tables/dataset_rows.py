@@ -1,8 +1,8 @@
 """Reads the rows of a shard of a dataset that serves as a table.
 
-Rows come from the contents files, or from the records where these files lack part of a value. The
-place of an image begins with a slash and the file name of its shard, and ends with the number of
-the record and the feature.
+Rows come from the contents files, or from the records if a contents file lacks part of a value. The
+place of an image begins with a slash and the file name of the shard, and ends with the number of
+the record and the name of the feature.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class DatasetRows:
         Args:
             number: the number of the record in the shard.
             row: the record's row of the contents.
-            record: the record, if the row lacks part of it.
+            record: the record, if the row lacks part of the record.
         """
         folder, _, file = self._part.file.rpartition("/")
         key = str(row["key"])
@@ -113,7 +113,7 @@ class DatasetRows:
 
 
 def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
-    """Returns the records with these numbers; a damaged record is empty."""
+    """Returns the records with these numbers; an empty record stands for a damaged one."""
     try:
         return lookup.read_records(numbers)
     except RecordError:

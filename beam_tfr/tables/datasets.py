@@ -1,7 +1,7 @@
 """Reads one of our datasets as a table, with a row for each record and its image.
 
 `tables.dataset_rows` reads the rows. `read_embedded` reads an image later, by its place, along with
-the other images of its shard.
+the other images of the shard.
 """
 
 import dataclasses
@@ -101,7 +101,7 @@ def _warn_of_losses(dataset: Manifest, options: ConvertOptions) -> Iterator[str]
 
 @functools.lru_cache(maxsize=2)
 def _shards(base: BaseDataset) -> dict[str, tuple[str, ShardPart]]:
-    """Returns the path of each shard with records -> its split and the whole shard."""
+    """Returns path -> the split and the whole shard, for each shard with records."""
     dataset = base.read_manifest()
     shards = dict[str, tuple[str, ShardPart]]()
     for name, split in dataset.splits.items():
@@ -117,7 +117,7 @@ def _read_rows(
     """Yields the rows of a shard.
 
     Raises:
-        DataError, RunError: the contents are damaged, or another dataset has replaced this one.
+        DataError, RunError: the contents are damaged, or the dataset was replaced by another.
         UsageError: the shard cannot be read.
     """
     dataset = base.read_manifest()
@@ -135,7 +135,7 @@ def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> byt
     Raw pixels are returned as a PNM file. See `reading.read_embedded`.
 
     Raises:
-        RejectError: `unusable-file`: the image's record, or its bytes in the archive, are damaged.
+        RejectError: `unusable-file`: the record or the archive with the image is damaged.
         DataError, RunError: another dataset has replaced the one in which the image was listed.
         OSError: see `storage.read_part`.
     """

@@ -114,10 +114,10 @@ def _plan_class_join(content: TableContent) -> ClassJoin | None:
 
 
 def check_declarations(content: TableContent, declarations: Mapping[str, str]) -> None:
-    """Checks that the first table has the chosen columns, and that these are not too many.
+    """Checks that the first table has the chosen columns, and not too many of them.
 
     Raises:
-        UsageError: columns are missing or too many, or options are about boxes, but there are none.
+        UsageError: a column is missing, there are too many, or options need boxes that are missing.
         DataError: the table cannot be read.
     """
     if find_boxes(parse_columns(declarations)) is None:
@@ -152,10 +152,10 @@ def check_declarations(content: TableContent, declarations: Mapping[str, str]) -
 
 
 def _check_present(content: TableContent, columns: Sequence[str]) -> None:
-    """Checks that the first table has some columns, or fields of objects in its columns.
+    """Checks that the first table has the columns, or the fields of objects in columns.
 
     Raises:
-        UsageError: one is missing.
+        UsageError: a column or field is missing.
         DataError: the table cannot be read.
     """
     path = content.files[0]
@@ -294,7 +294,7 @@ def _parse_or_infer(
 
 
 def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) -> str:
-    """Suggests what to do if none of the first cells match a feature; empty if no type would.
+    """Suggests what to do if none of the first cells match a feature, or returns an empty string.
 
     Args:
         feature: the feature that the column was to become.
@@ -325,7 +325,7 @@ def _suggest_type(feature: ColumnKind, cell: Any, problem: ValueError | None) ->
 
 
 def _suggest_images(content: TableContent) -> str:
-    """Suggests options for rows that describe images; empty if images are already named."""
+    """Suggests options for rows about images, or returns an empty string if `uri_column` is set."""
     if content.options.uri_column:
         return ""
     roles = suggest_roles(content) or "`uri_column=` with the column of image paths"
@@ -333,7 +333,7 @@ def _suggest_images(content: TableContent) -> str:
 
 
 def _is_bad(cell: Any) -> bool:
-    """Whether a cell, or a member of it, has no value of any type."""
+    """Whether a cell, or one of its members, is a `BadCell`, which no type fits."""
     members = members_of(cell)
     return any(isinstance(member, BadCell) for member in members)
 

@@ -1,8 +1,8 @@
 """Finds out how a text table is written: its delimiter, line ends, and lines above the header.
 
-The file extension says which delimiter to expect. Another delimiter is used if it is the only one
-that divides the header and the first rows evenly, and the expected one does not, or divides them
-into fewer cells.
+The file extension says which delimiter to expect. Another delimiter is used if it is the only
+other one that divides the header and the first rows evenly, and the expected one does not, or
+divides them into fewer cells.
 """
 
 import codecs
@@ -55,7 +55,7 @@ class Dialect(NamedTuple):
         has_spaces: whether spaces around cells are not part of the cells.
         quote: the quote character around cells that may hold delimiters.
         decimal_commas: the numbers, from 0, of columns in which commas are decimal points.
-        header: the names of the columns, if no line has them.
+        header: the names of the columns, if no line names them.
         notes: notes for users about unusual features of the table.
     """
 
@@ -74,7 +74,7 @@ class _Start(NamedTuple):
 
     Attributes:
         line_end: the characters that end a line.
-        lines: the first lines, without their ends.
+        lines: the first lines, without line ends.
     """
 
     line_end: str
@@ -89,7 +89,7 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
         delimiter: the delimiter that the table's name implies.
 
     Raises:
-        ValueError: the table has another delimiter, but it is unclear which; or it is not a table.
+        ValueError: the file is not a table, or it is unclear which other delimiter the table has.
     """
     _check_text(start)
     if b"\0" in start:
@@ -150,8 +150,8 @@ def read_decimal_comma(cell: str) -> str:
 def _check_text(start: bytes) -> None:
     """Checks that a table is text.
 
-    NUL characters after the first line, and UTF-16 with a byte order mark, are left to the reader
-    of the table, which reports them.
+    NUL characters after the first line, and UTF-16 with a byte order mark, are reported later, by
+    the reader of the table.
 
     Raises:
         ValueError: the file is not text.
@@ -180,7 +180,7 @@ def _split_lines(start: bytes) -> _Start:
 
 
 def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
-    """Returns how many lines precede the header, and the delimiter if one of these lines names it.
+    """Returns the number of lines before the header, and the delimiter if one of them names it.
 
     A line that begins with # is a comment if it has a different number of cells than the next line.
     """
@@ -201,8 +201,7 @@ def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
 def _differ(line: str, below: str, delimiter: str) -> bool:
     """Whether a line has a different number of cells than the line below it.
 
-    Cells are divided by the delimiter that divides the line below into the most cells, and by the
-    specified one if no delimiter divides that line.
+    The delimiter is the one that divides the line below into the most cells.
     """
     cells_below = {mark: _count_cells(below, mark) for mark in {delimiter, *DELIMITERS}}
     most = max(cells_below.values())
@@ -231,7 +230,7 @@ class _Division(NamedTuple):
     is_even: bool
 
     def is_better_than(self, other: Self) -> bool:
-        """Whether this delimiter divides rows evenly, and the other does not, or into fewer."""
+        """Whether only this delimiter divides rows evenly, or it divides them into more cells."""
         if not self.is_even:
             return False
         return not other.is_even or self.number > other.number
@@ -240,8 +239,7 @@ class _Division(NamedTuple):
 def _check_first_lines(lines: Sequence[str], chosen: str, skipped: int) -> None:
     """Checks that the first line names the columns, judging by the lines below it.
 
-    Other delimiters are tried too, since a title without any delimiter may be above a header and
-    image paths.
+    Other delimiters are tried too, since there may be a title without delimiters above the header.
 
     Args:
         lines: the first lines.
@@ -262,10 +260,10 @@ def _check_first_lines(lines: Sequence[str], chosen: str, skipped: int) -> None:
 
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
-    """Returns the delimiter that a table has, given the expected one.
+    """Returns the delimiter of a table, given the expected one.
 
-    Another delimiter is used if it divides the header and rows evenly, and the expected one does
-    not, or divides them into fewer cells.
+    Another delimiter is used if it divides the header and the rows evenly, and the expected one
+    does not, or divides them into fewer cells.
 
     Raises:
         ValueError: the table has another delimiter, but it is unclear which.
@@ -293,7 +291,7 @@ def _divide(lines: Sequence[str], delimiter: str) -> _Division:
 
 
 def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[list[str]]:
-    """Parses the first non-empty rows, and stops at one that cannot be parsed.
+    """Parses the first nonempty rows, up to a row that cannot be parsed.
 
     Returns an empty row if there is none.
     """
@@ -308,7 +306,7 @@ def _parse_rows(lines: Sequence[str], delimiter: str, quote: str = '"') -> list[
 
 
 def _has_equal_rows(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows have as many cells as the first, apart from extra empty cells at their ends.
+    """Whether rows have as many cells as the first row, apart from empty cells at the end.
 
     Up to one row in ten may have another number of cells, but not the second row.
     """
@@ -328,10 +326,10 @@ def _has_spaces(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _find_decimal_commas(rows: Sequence[Sequence[str]], delimiter: str) -> frozenset[int]:
-    """Returns the indexes of number columns in which some numbers have a decimal comma.
+    """Returns the indexes of columns of numbers, some of which have a decimal comma.
 
-    Without semicolons, which spreadsheets write where commas are decimal points, a number such as
-    0,012 must show that commas neither separate thousands nor whole numbers.
+    Unless the delimiter is a semicolon, as in spreadsheets with decimal commas, a number such as
+    0,012 must show that commas separate neither thousands nor whole numbers.
     """
     columns = frozenset(_find_numbers_with_commas(rows))
     if delimiter == ";":
@@ -341,7 +339,7 @@ def _find_decimal_commas(rows: Sequence[Sequence[str]], delimiter: str) -> froze
 
 
 def _find_numbers_with_commas(rows: Sequence[Sequence[str]]) -> Iterator[int]:
-    """Yields the indexes of number columns in which some numbers have a single comma."""
+    """Yields the indexes of columns of numbers, some of which have a single comma."""
     header, *others = rows
     for number in range(len(header)):
         cells = {row[number].strip() for row in others if len(row) > number}

@@ -1,4 +1,4 @@
-"""Warns if the first rows of tables look like something other than how they are used."""
+"""Warns if the first rows of tables do not look like what they are used for."""
 
 import contextlib
 import itertools
@@ -103,7 +103,7 @@ def warn_of_folders(content: TableContent, images: Sequence[str]) -> Iterator[st
 def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Yields a warning if rows become records although a column names images.
 
-    There is no warning if options for the encoding, keys or features ask for such records.
+    There is no warning if options for the encoding, keys or features ask for records of rows.
     """
     if not content.options.may_become_images:
         return
@@ -128,11 +128,11 @@ def warn_of_images(content: TableContent, cells: Mapping[str, Sequence[Any]]) ->
 
 
 def _describe_other_names(column: str, names: Sequence[Any]) -> str:
-    """Describes names of images that need another table; returns an empty string for other cells.
+    """Describes image names that must be written differently, or returns an empty string.
 
     Args:
-        column: a column.
-        names: its first cells that are not empty.
+        column: the name of a column.
+        names: the first nonempty cells of the column.
     """
     texts = [name for name in names if isinstance(name, str)]
     if not texts or len(texts) < len(names):
@@ -154,9 +154,9 @@ def _describe_other_names(column: str, names: Sequence[Any]) -> str:
 
 
 def _find_folder(names: Sequence[Any], folder: str) -> str:
-    """Returns the folder of the images that all of some cells name; empty if they name none.
+    """Returns the folder of the images, or an empty string if not all cells name images.
 
-    This is the table's folder, or, if each cell is different, a folder in it. If the images are in
+    This is the table's folder or, if each cell is different, a folder in it. If images are in
     several of these inner folders, the table's folder is returned.
     """
     finder = ImageFinder()
@@ -179,7 +179,7 @@ def _find_folder(names: Sequence[Any], folder: str) -> str:
 
 
 def _list_inner(folder: str) -> list[str]:
-    """Lists the first folders in a folder on disk; none if it cannot be listed."""
+    """Lists the first folders in a folder on disk; returns an empty list if that fails."""
     with contextlib.suppress(OSError):
         inner = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir())
         return inner[:_MOST_FOLDERS]
@@ -238,7 +238,7 @@ def warn_of_texts(
 
 
 def _describe_numbers(column: str, texts: Set[str]) -> str:
-    """Says why strings that look like numbers are not parsed, and how to fix them; else empty."""
+    """Says why numbers are stored as text, and how to fix them, or returns an empty string."""
     others = sorted(text for text in texts if not NUMBER.fullmatch(text))
     marked = sorted(filter(_MARKED.fullmatch, texts))
     if marked and {*others} <= {*marked}:
@@ -268,7 +268,7 @@ def _replace_commas(column: str, texts: Sequence[str]) -> str:
 
     Args:
         column: the name of the column.
-        texts: its strings with commas.
+        texts: the strings with commas in the column.
     """
     step = ".str.replace(',', '.')"
     reason = ""

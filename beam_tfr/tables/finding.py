@@ -26,7 +26,7 @@ from beam_tfr.tables.tfds import open_tfds
 
 
 def find_content(options: ConvertOptions) -> TableContent:
-    """Finds the tables, and derives options from their content.
+    """Finds the tables, and derives options from the content of the tables.
 
     Raises:
         UsageError: there is no table, or a table cannot be used.
@@ -81,7 +81,7 @@ def _check_kinds(files: Sequence[str]) -> None:
 
 
 def _refuse_shards(files: Sequence[str]) -> None:
-    """Refuses tables if the first shard among them belongs to one of our datasets.
+    """Rejects tables if the first shard among them belongs to one of our datasets.
 
     Raises:
         UsageError: a shard belongs to a dataset; the message says how to read that dataset.
@@ -113,8 +113,7 @@ def find_tables(patterns: Sequence[str]) -> FoundTables:
     """Lists the tables that match the patterns.
 
     Raises:
-        UsageError: a pattern matches no file, or a file that cannot be a table, or all matching
-            files are empty.
+        UsageError: a pattern matches no file, only empty files, or a file that cannot be a table.
     """
     patterns = [*map(escape_if_file, patterns)]
     wild = [*filter(is_wild, patterns)]
@@ -140,9 +139,9 @@ class _Matched(NamedTuple):
     Attributes:
         tables: files that may be tables.
         markers: files that other systems add to folders of tables.
-        marks: files `export.json` of our exports, which are read for splits and classes.
+        marks: the `export.json` files of our exports, which are read for splits and classes.
         empty: tables of 0 bytes.
-        folders: folders that match too.
+        folders: folders that match the patterns.
     """
 
     tables: set[str]
@@ -181,7 +180,7 @@ def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]
 
 
 def _is_empty_part(entry: storage.Entry) -> bool:
-    """Whether a file is a CSV without even a header, which Spark writes for parts without rows."""
+    """Whether a file is a CSV without even a header, as Spark writes for parts without rows."""
     if entry.size_bytes or not has_table_name(entry.path):
         return False
     return isinstance(format_of(entry.path), Delimited)

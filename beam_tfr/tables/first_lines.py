@@ -15,7 +15,7 @@ _Rows = Sequence[Sequence[str]]
 
 
 def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
-    """Says what to do about a table whose first line does not name the columns; mostly empty.
+    """Says what to do if the first line does not name the columns, or returns an empty string.
 
     Args:
         rows: the cells of the first lines; empty for a blank line.

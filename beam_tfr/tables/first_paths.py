@@ -1,4 +1,4 @@
-"""Surveys the first image paths in tables: whether files exist, and whether case matters."""
+"""Surveys the first image paths in tables: whether the files exist, and whether case matters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,9 +29,9 @@ class PathSurvey(NamedTuple):
 
     Attributes:
         ignores_case: whether some paths differ from the names of their files only in case.
-        example: a message with one of these paths; empty if there are none.
-        missing: the message if none of the paths has a file; else empty.
-        strays: the paths without a file on disk, if other paths have one.
+        example: a message with such a path; empty if there is none.
+        missing: the message if none of the paths leads to a file; otherwise empty.
+        strays: the paths that lead to no file on disk, if other paths lead to files.
     """
 
     ignores_case: bool = False
@@ -62,14 +62,14 @@ def survey_paths(paths: Sequence[WrittenPath]) -> PathSurvey:
 
 
 def _survey_remote(paths: Sequence[WrittenPath]) -> PathSurvey:
-    """Checks whether any of some paths on gs:// has a file."""
+    """Checks whether any of the paths on gs:// leads to a file."""
     finder = ImageFinder()
     has_files = any(_is_there(path, finder) for path in paths)
     return PathSurvey(missing="" if has_files else _describe_missing(paths))
 
 
 def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
-    """Whether a path has a file; true if this cannot be determined."""
+    """Whether a path leads to a file; true if this cannot be determined."""
     try:
         return storage.find(finder.find(path.text, path.base)) is not None
     except UsageError:
@@ -81,7 +81,7 @@ def _is_there(path: WrittenPath, finder: ImageFinder) -> bool:
 
 
 def _describe_missing(paths: Sequence[WrittenPath]) -> str:
-    """Returns the message for paths if none of them has a file, or an empty string."""
+    """Returns the message for paths none of which leads to a file, or an empty string."""
     if not paths:
         return ""
     text, base = paths[0]

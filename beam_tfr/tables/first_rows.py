@@ -1,4 +1,4 @@
-"""Reads the first rows of tables before a run, and checks them."""
+"""Reads and checks the first rows of tables before a run."""
 
 import dataclasses
 import functools
@@ -111,7 +111,7 @@ class Sample:
 
 
 def first_notes(notes: Sequence[str]) -> Iterator[str]:
-    """Yields the first of some notes, and how many more there are."""
+    """Yields the first few notes, and a line that says how many more there are, if any."""
     yield from notes[:MOST_NOTES]
     if len(notes) > MOST_NOTES:
         yield f"there are {len(notes) - MOST_NOTES:,} more such notes about the first tables"
@@ -123,7 +123,7 @@ def take_sample(
     images: Sequence[str],
     split_column: str = "",
 ) -> Sample:
-    """Reads up to `SAMPLE_ROWS` rows, or up to `SAMPLE_FILES` if each row is in its own file.
+    """Reads up to `SAMPLE_ROWS` rows, or `SAMPLE_FILES` if each row is in a file of its own.
 
     Args:
         content: the findings about the tables.
@@ -201,14 +201,14 @@ class _FirstRowsReader:
 
 
 def _measure_cell(cell: Any) -> int:
-    """Estimates how many bytes of memory a cell takes, including its slot in a row."""
+    """Estimates the memory that a cell takes, in bytes, including its slot in a row."""
     if type(cell) is str:  # Python keeps a single copy of each one-letter string
         return _PLACE_BYTES + (sys.getsizeof(cell) if len(cell) > 1 else 0)
     return _PLACE_BYTES + measure_value(cell)
 
 
 def measure_value(value: Any) -> int:
-    """Estimates how many bytes of memory a value takes, including its members."""
+    """Estimates the memory that a value takes, in bytes, including its members."""
     num_bytes = 0
     waiting = [value]
     while waiting:
@@ -280,7 +280,7 @@ def check_images(
     images: Sequence[str],
     declarations: Mapping[str, str],
 ) -> None:
-    """Checks that the image column holds images, and that columns of other kinds hold none.
+    """Checks that the image column holds images, and that other columns hold none.
 
     Args:
         content: the findings about the tables.
@@ -289,7 +289,7 @@ def check_images(
         declarations: column that becomes a feature -> its declaration, which may be empty.
 
     Raises:
-        UsageError: the image column holds no image, or another column holds some.
+        UsageError: the image column holds no image, or another column holds images.
     """
     path = content.files[0]
     uri_column = content.options.uri_column
@@ -321,7 +321,7 @@ def check_images(
 
 
 def check_quotes(content: TableContent, sample: Mapping[str, Sequence[Any]]) -> None:
-    """Checks that paths, classes and splits are not in single quotes, which have no meaning in CSV.
+    """Checks that paths, classes and splits are not in single quotes, which mean nothing in CSV.
 
     Raises:
         UsageError: a value in the first rows is in single quotes.

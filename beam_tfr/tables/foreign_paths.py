@@ -1,7 +1,7 @@
 r"""Maps paths from another machine, such as `/home/bob/img/1.jpg` or `s3://b/img/1.jpg`, to files.
 
-If no file is at any of the first paths, but files are found once the leading folders that all paths
-share are removed, all paths are read without these folders. This also covers web addresses.
+If none of the first paths leads to a file, but files are found without the leading folders that all
+paths share, all paths are read without these folders. This also covers web addresses.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class ForeignPaths(NamedTuple):
     Attributes:
         prefix: the prefix to remove, with a trailing slash.
         root: the folder that the rest is relative to, with a trailing slash.
-        problem: why it is unknown whether files exist at the paths as written; else empty.
+        problem: why it is unknown whether files exist at the paths as written; otherwise empty.
     """
 
     prefix: str
@@ -41,8 +41,8 @@ class ForeignPaths(NamedTuple):
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
     """Finds the prefix to remove from paths of another machine.
 
-    Returns None if a file is at its path as written, if most files are not found here, or if there
-    are several ways to find them.
+    Returns None if a path as written leads to a file, if most files are not found without the
+    prefix, or if there are several ways to find them.
 
     Args:
         uris: the first cells with image paths.
@@ -88,7 +88,7 @@ def describe_foreign_paths(foreign: ForeignPaths) -> str:
 
 
 def drop_shared_folders(paths: Sequence[str]) -> list[str]:
-    """Removes the leading folders that all absolute paths share; empty if a path is relative."""
+    """Removes the folders that all paths share; returns an empty list if a path is relative."""
     texts = [*map(change_slashes, _select_paths(paths))]
     if len(texts) < len(paths) or not all(map(_WHOLE.match, texts)):
         return []
@@ -106,7 +106,7 @@ def spread(members: Sequence[Any], most: int) -> Sequence[Any]:
 
 
 def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
-    """Yields the strings that are paths on disk, or addresses of buckets and the web."""
+    """Yields the strings that are paths on disk, or addresses in buckets or on the web."""
     for uri in uris:
         is_plain = isinstance(uri, str) and not isinstance(uri, ImageName)
         if is_plain and 0 < len(uri) <= MAX_PATH_LENGTH:
@@ -121,7 +121,7 @@ def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _find_files(texts: Iterable[str], reading: ForeignPaths) -> Iterator[str]:
-    """Yields the files that some paths lead to, if read by this rule."""
+    """Yields the files that paths lead to if read by this rule."""
     for text in texts:
         rest = drop_prefix(text, reading.prefix)
         with contextlib.suppress(OSError):

@@ -110,7 +110,7 @@ _UNNAMED = Unnamed()
 def split_suffix(path: str) -> tuple[str, TableFormat]:
     """Splits "photos/labels.csv.gz" into "photos/labels" and its format.
 
-    A name that does not show the format is returned whole.
+    If the name does not show the format, the whole name is returned.
 
     Raises:
         UsageError: the file is compressed, but its format does not allow that.
@@ -143,7 +143,7 @@ def _name_error(path: str, begin: bytes) -> UsageError:
 
 
 def _list_advice(path: str, begin: bytes) -> Iterator[str]:
-    """Yields advice for a file that is not a table, the best first; some may be empty."""
+    """Yields advice for a file that is not a table, the best first; strings may be empty."""
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])
@@ -162,7 +162,7 @@ def _list_advice(path: str, begin: bytes) -> Iterator[str]:
 
 
 def _suggest_setup(path: str, begin: bytes) -> str:
-    """Suggests what to do with files that belong to a `data.yaml` of YOLO; empty for others."""
+    """Suggests what to do with files of a YOLO data set, or returns an empty string."""
     names = describe_names(path)
     advice = names and f"it {names}"
     if not advice and path.endswith(".data"):
@@ -173,7 +173,7 @@ def _suggest_setup(path: str, begin: bytes) -> str:
 
 
 def _suggest_name(begin: bytes) -> str:
-    """Suggests a name for a table by its first bytes; empty if these do not show its format."""
+    """Suggests a name for a table whose first bytes show its format, or returns an empty string."""
     first_line, _, rest = begin.strip().partition(b"\n")
     first_line = first_line.rstrip()
     has_object = first_line.startswith(b"{") and first_line.endswith(b"}")
@@ -194,7 +194,7 @@ def _suggest_name(begin: bytes) -> str:
 
 
 def _suggest_delimited(first_line: bytes, rest: bytes) -> str:
-    """Suggests a name for a table with a header and cells; empty if the bytes look different."""
+    """Suggests a name for a table with a header and cells, or returns an empty string."""
     if has_image_name(first_line.decode(errors="replace")):
         return ""
     for separator, name in ((b"\t", ".tsv"), (b",", ".csv"), (b";", ".csv")):
@@ -276,8 +276,8 @@ def list_fields(path: str, rows: int) -> list[str]:
 def read_class_names(path: str, column: str) -> list[str]:
     """Returns the classes that the numbers in a column of a table stand for.
 
-    Empty unless the table is Parquet with Hugging Face metadata that names the classes, or a
-    data.yaml of YOLO.
+    The list is empty unless the table is Parquet with Hugging Face metadata that names the classes,
+    or a data.yaml of YOLO.
 
     Raises:
         UsageError, DataError: see `read_rows`.
@@ -302,7 +302,7 @@ def describe_columns(path: str) -> str:
 
 @contextlib.contextmanager
 def _naming_errors(path: str) -> Iterator[None]:
-    """Turns read errors in the block into our own, which name the table."""
+    """Turns read errors in the block into our own errors, which name the table."""
     try:
         yield
     except BeamTfrError:

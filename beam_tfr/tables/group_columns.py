@@ -1,4 +1,4 @@
-"""Warns if rows seem to form groups, such as patients, that random splits may separate."""
+"""Warns if random splits may separate rows that seem to form groups, such as those of a patient."""
 
 from collections.abc import Iterator, Sequence
 
@@ -53,7 +53,7 @@ def _describe_columns(content: TableContent, columns: Sequence[str]) -> str:
 
 
 def _describe_names(content: TableContent, images: Sequence[str]) -> str:
-    """Describes groups in the names of images; returns an empty string if there are none."""
+    """Describes groups in image names; returns an empty string if there are none."""
     groups = find_groups(images)
     group, number = find_largest_group(groups.values())
     if not number:

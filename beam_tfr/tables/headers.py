@@ -1,4 +1,4 @@
-"""Distinguishes table headers from rows, and names the columns of tables without a header."""
+"""Distinguishes headers from rows of data, and names the columns of tables without a header."""
 
 import itertools
 import re
@@ -19,11 +19,11 @@ _MANY_NUMBERS = 10  # in decreasing order, these may be names
 
 
 def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Says how to fix a table whose first line is a row instead of column names.
+    """Says how to fix a table whose first line is a row of data instead of column names.
 
-    The first line is a row if it and the second line have an image name in the same place, if it
-    has an image name and a number, if it consists of numbers, or if several of its cells look like
-    those below. Empty if the line is a header.
+    The first line is a row of data if both the first and the second line have an image name in the
+    same place, or if the first line has an image name and a number, consists of numbers, or has
+    several cells that look like those below. Returns an empty string if the line is a header.
 
     Args:
         header: the cells of the first line.
@@ -52,12 +52,12 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def find_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Finds cells of a header that look like the cells below them.
 
-    These are numbers above numbers, unless in an order that names would have; and strings that also
-    occur below, that are paths above paths, or that differ only in digits from the next cell.
+    These are numbers above numbers, unless their order suggests names, and strings that also occur
+    below, that are paths above paths, or that differ only in digits from the cell below.
 
     Args:
         header: the names of the columns.
-        rows: the first rows; those equal to the header are ignored.
+        rows: the first rows; rows equal to the header are ignored.
     """
     texts = list[str]()
     numbers = list[str]()
@@ -84,20 +84,20 @@ def _is_like_values(name: str, values: Sequence[str]) -> bool:
 
 
 def _are_alike(text: str, other: str) -> bool:
-    """Whether two strings have digits, and differ only in them."""
+    """Whether two strings have digits, and differ only in the digits."""
     return _DIGITS.search(text) is not None and _DIGITS.sub("0", text) == _DIGITS.sub("0", other)
 
 
 def _is_row_of_numbers(cells: Sequence[str]) -> bool:
-    """Whether all cells, or all but one, are numbers in an order that names would not have."""
+    """Whether all cells, or all but one, are numbers whose order does not suggest names."""
     numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
     return len(numbers) >= max(2, len(cells) - 1) and not _are_in_order(numbers)
 
 
 def may_be_numbers(header: Sequence[str]) -> bool:
-    """Whether a header may be a row of numbers, though they increase as names would.
+    """Whether a header may be a row of numbers, even though they increase, as in a header.
 
-    More than two are names if they are 0, 1, 2 and so on, or if there are many.
+    More than two numbers are a header if they are 0, 1, 2 and so on, or if there are many.
     """
     if not all(map(NUMBER.fullmatch, header)) or not 1 < len(header) < _MANY_NUMBERS:
         return False
@@ -107,7 +107,7 @@ def may_be_numbers(header: Sequence[str]) -> bool:
 
 
 def _are_in_order(numbers: Sequence[str]) -> bool:
-    """Whether numbers increase, like pandas's 0, 1, 2 and wavelengths, or many numbers decrease."""
+    """Whether numbers increase, like pandas's 0, 1, 2 or wavelengths, or many numbers decrease."""
     pairs = [*itertools.pairwise(map(float, numbers))]
     if all(number < following for number, following in pairs):
         return True
@@ -134,7 +134,7 @@ def guess_names(cells: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> lis
 
 
 def _name_two(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns names for two cells: a class, which other rows may have too, and what it labels."""
+    """Returns names for two cells: a class, which other rows may share, and what has this class."""
     first, _ = cells
     if any(first in row[:1] for row in rows):
         return ["class", "name"]
@@ -183,7 +183,7 @@ def _name_beside_image(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Ite
 
 
 def _name_numbers(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Returns names for the numbers in a row: the fifth is a class if no string may be one.
+    """Returns names for the numbers in a row; the fifth is a class if no string may be a class.
 
     Args:
         row: the cells of the row.
@@ -203,7 +203,7 @@ def _name_numbers(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence
 
 
 def _name_sides(boxes: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Names the columns of the four sides of boxes; empty if some rows have other numbers."""
+    """Returns names for the four sides of boxes, or an empty tuple if they are not boxes."""
     numbers = [[*map(float, box)] for box in boxes if all(map(NUMBER.fullmatch, box))]
     if any(len(box) < len(_CORNERS) for box in numbers):
         return ()
@@ -215,7 +215,7 @@ def _name_sides(boxes: Iterable[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _are_corners(boxes: Sequence[Sequence[float]]) -> bool:
-    """Whether boxes end behind their beginnings, and most of them have an area."""
+    """Whether no box ends before it begins, and most boxes have an area."""
     if any(left > right or top > bottom for left, top, right, bottom in boxes):
         return False
     with_area = [left < right and top < bottom for left, top, right, bottom in boxes]

@@ -1,10 +1,10 @@
 """Finds the images of tables that are not at the paths in the tables.
 
 Images may be in folders with the names of their tables, as in COCO: paths in
-`annotations/instances_train2017.json` start from `train2017`, not from its parent folder. They may
-be next to the folder of the tables, as in Pascal VOC: `Annotations`, `JPEGImages`; if several
-folders hold tables, next to each of these. Or they are in folders that mirror those of the tables,
-as in ImageNet: `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
+`annotations/instances_train2017.json` start from `train2017`, not from its parent folder. Images
+may be in a folder next to each folder of tables, as in Pascal VOC: `Annotations`, `JPEGImages`. Or
+images are in folders that mirror those of the tables, as in ImageNet:
+`Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
 """
 
 import collections
@@ -31,10 +31,11 @@ _IN_CAPITALS = "Images/"  # the same folder as images/ on a disk that ignores ca
 
 
 class ImageFolder(NamedTuple):
-    """A folder with the images of some tables, which has their name or is next to theirs.
+    """A folder with the images of some tables.
 
-    Both attributes have a trailing slash. For images in folders that mirror those of the tables,
-    `base` is the folder of all tables, and `path` is the root of the mirrored folders.
+    The folder is named like the tables, or is next to their folder. If folders of images mirror
+    those of the tables, `base` is the folder of all tables, and `path` is the root of the image
+    folders. Both end in a slash.
 
     Attributes:
         base: the folder that paths in the tables would otherwise start from.
@@ -52,12 +53,12 @@ def find_image_folders(
     base: str,
     read_uris: Callable[[str], Iterator[Any]],
 ) -> frozenset[ImageFolder]:
-    """Finds folders that hold the files of tables, if the folders that paths start from do not.
+    """Finds the folders that hold the images of tables, if those that paths start from do not.
 
     Args:
         tables: all tables.
         folder: the folder of all tables, with a trailing slash.
-        base: the folder that their paths start from; empty for the folder of each table.
+        base: the folder that paths in tables start from; empty for the folder of each table.
         read_uris: yields the cells of a table with image paths.
     """
     image_folders = set[ImageFolder]()
@@ -76,7 +77,7 @@ def find_image_folders(
 def _find_first_tables(
     tables: Sequence[str], *, folder: str, base: str
 ) -> dict[ImageFolder, list[str]]:
-    """Returns the folders with names of tables, each with the first of these tables.
+    """Returns the folders that are named like tables, each with the first such tables.
 
     For the arguments, see `find_image_folders`.
     """
@@ -94,8 +95,8 @@ def describe_second_files(
 ) -> str:
     """Returns the message about files that are both at their paths and in a common image folder.
 
-    An example is `0.jpg` that is also `train/0.jpg` or `images/0.jpg`, for train.csv. Empty if
-    there are no such files; for the arguments, see `find_image_folders`.
+    An example is `0.jpg` that is also `train/0.jpg` or `images/0.jpg`, for train.csv. Returns an
+    empty string if there are no such files. For the arguments, see `find_image_folders`.
     """
     first_tables = _find_first_tables(tables, folder=folder, base=base)
     start = base or folder_of(tables[0])
@@ -119,7 +120,7 @@ def describe_second_files(
 def _is_mirrored(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> bool:
-    """Whether the files of tables are in folders below the base that mirror the tables' folders.
+    """Whether images are in folders below the base that mirror the folders of the tables.
 
     For the arguments, see `find_image_folders`.
     """
@@ -138,9 +139,9 @@ def _mirror_folder(table: str, *, folder: str, base: str) -> str:
 def _find_siblings(
     tables: Sequence[str], *, folder: str, base: str, read_uris: Callable[[str], Iterator[Any]]
 ) -> Iterator[ImageFolder]:
-    """Yields the image folders next to those of tables, if several folders hold tables.
+    """Yields the image folders next to folders of tables, if several folders hold tables.
 
-    Skips a folder of tables that has several candidates next to it. For the arguments, see
+    Skips a folder of tables if there are several candidates next to it. For the arguments, see
     `find_image_folders`.
     """
     first_tables = collections.defaultdict[str, list[str]](list)
@@ -165,10 +166,10 @@ def guess_image_root(
     first_uris: Sequence[Any],
     read_uris: Callable[[str], Iterator[Any]],
 ) -> str:
-    """Guesses the folder, in or next to that of all tables, that holds their first files.
+    """Guesses the folder, in or next to that of all tables, that holds the first images.
 
-    Empty if there is no such folder, if there are several, if a file is at its path, or if several
-    folders hold tables.
+    Returns an empty string if there is no such folder, if there are several, if a path as written
+    leads to a file, or if several folders hold tables.
 
     Args:
         tables, folder, read_uris: see `find_image_folders`.
@@ -187,7 +188,7 @@ def guess_image_root(
 def _list_likely_roots(
     folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
 ) -> list[str]:
-    """Lists the folders in and around that of the tables that have all of some files, or else half.
+    """Lists the folders in and around `folder` that hold all files, or else those that hold half.
 
     Args:
         folder: the folder of the tables.
@@ -200,31 +201,31 @@ def _list_likely_roots(
 
 
 def _are_elsewhere(uris: Iterable[str], folder: str, tables: Iterable[str]) -> bool:
-    """Whether all tables are in one folder that has none of some files."""
+    """Whether all tables are in one folder, which holds none of the files."""
     if any(folder_of(table) != folder for table in tables):
         return False
     return not any(_is_file(uri, folder) for uri in uris)
 
 
 def _holds_all(root: str, uris: Iterable[str]) -> bool:
-    """Whether a folder has all of some files."""
+    """Whether a folder holds all files."""
     return all(_is_file(uri, root) for uri in uris)
 
 
 def _holds_half(root: str, uris: Sequence[str]) -> bool:
-    """Whether a folder has at least half of some files; the others may be missing."""
+    """Whether a folder holds at least half of the files; the others may be missing."""
     number = sum(_is_file(uri, root) for uri in uris)
     return 2 * number >= len(uris)
 
 
 def list_roots(folder: str) -> list[str]:
-    """Lists the folders in and around that of the tables that may hold their images."""
+    """Lists the folders in and around the folder of the tables that may hold images."""
     inner = [f"{folder}{name}" for name in _list_names(folder)]
     return [*inner, *_list_around(folder)]
 
 
 def _list_names(folder: str) -> tuple[str, ...]:
-    """Lists the common names of image folders in a folder; the first is empty.
+    """Lists the common names of image folders in a folder; the first name is empty.
 
     Args:
         folder: the folder, with a trailing slash.
@@ -236,7 +237,7 @@ def _list_names(folder: str) -> tuple[str, ...]:
 
 
 def _list_around(folder: str) -> list[str]:
-    """Lists the folders around and next to that of the tables that may hold their images."""
+    """Lists the folders around and next to the folder of the tables that may hold images."""
     outer = folder_around(folder)
     if not _is_folder_of_data(outer):
         return []
@@ -257,7 +258,7 @@ def _is_folder_of_data(folder: str) -> bool:
 
 
 def _list_candidates(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """Lists the folders that may hold the files of a table; see `find_image_folders`."""
+    """Lists the folders that may hold the images of a table; see `find_image_folders`."""
     named_alike = _list_named_alike(table, folder=folder, base=base)
     return [*named_alike, *_list_siblings(table, folder=folder, base=base)]
 
@@ -276,7 +277,7 @@ def choose_base(
 
 
 def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """Lists the folders with the name of a table that may hold its files."""
+    """Lists the folders named like a table that may hold its images."""
     start = base or folder_of(table)
     names = image_folder_names(table[len(folder) :])
     paths = [f"{start}{name}/" for name in names]
@@ -286,9 +287,9 @@ def _list_named_alike(table: str, *, folder: str, base: str) -> list[ImageFolder
 
 
 def _list_siblings(table: str, *, folder: str, base: str) -> list[ImageFolder]:
-    """Lists the folders in and next to that of a table that may hold its files.
+    """Lists the folders in and next to the folder of a table that may hold its images.
 
-    Empty if the table is in the folder of all tables, since keys would not start there.
+    The list is empty if the table is in the folder of all tables, which keys start from.
     """
     table_folder = folder_of(table)
     outer = folder_around(table_folder)
@@ -310,7 +311,7 @@ def describe_image_root(image_root: str, folder: str) -> str:
 
 
 def describe_image_folders(image_folders: Iterable[ImageFolder]) -> str:
-    """Returns the message about folders with the files of tables, or an empty string."""
+    """Returns the message about folders with the images of tables, or an empty string."""
     paths = sorted(image_folder.path for image_folder in image_folders)
     if not paths:
         return ""
@@ -334,7 +335,7 @@ def _has_files(folder: str) -> bool:
 
 
 def _holds_images(image_folder: ImageFolder, uris: Iterator[Any]) -> bool:
-    """Whether a folder, but not the one that paths start from, holds one of the first files."""
+    """Whether a folder, but not the one that paths start from, holds one of the first images."""
     first_uris = [*itertools.islice(uris, _FIRST_ROWS)]
     if any(_is_file(uri, image_folder.base) for uri in first_uris):
         return False
@@ -353,7 +354,7 @@ def _is_file(uri: Any, base: str) -> bool:
 
 
 def _is_stem(path: str) -> bool:
-    """Whether a path lacks only its extension to be that of an image on disk."""
+    """Whether adding an extension to a path makes it the path of an image on disk."""
     if "." in path.rpartition("/")[2] or storage.is_remote(path):
         return False
     return any(storage.find(f"{path}{extension}") for extension in _EXTENSIONS)

@@ -1,8 +1,8 @@
-"""Finds files whose paths in tables differ slightly from their real ones.
+"""Finds files whose paths in tables differ slightly from the real paths.
 
 Backslashes, percent escapes and spaces may be read in several ways. In annotations, programs write
-names without an extension or with that of another format, in a different case, with a folder in
-front, or as full paths on another machine.
+names without an extension or with the extension of another format, in a different case, with a
+folder in front, or as full paths on another machine.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class ImageName(str):
             another annotation file.
         is_of_another: whether another annotation file has the image's stem and also names the
             image. If so, annotation files were renamed or copied along with their images, and this
-            one kept the old name.
+            file still names the old image.
     """
 
     folder: str
@@ -57,11 +57,11 @@ class ImageName(str):
 
 
 def drop_prefix(cell: Any, prefix: str) -> Any:
-    """Returns a cell with a path, without its leading folders from another machine.
+    """Returns a cell with a path, without the leading folders from another machine.
 
     Args:
         cell: the cell.
-        prefix: these folders, with slashes; empty for none.
+        prefix: the leading folders, with slashes; may be empty.
     """
     if not prefix or not isinstance(cell, str) or isinstance(cell, ImageName):
         return cell
@@ -70,16 +70,16 @@ def drop_prefix(cell: Any, prefix: str) -> Any:
 
 
 class ImageFinder:
-    """A finder of the files that image names refer to.
+    """Finds the files that image names refer to.
 
-    Lists each folder once, or again after many others. On disk, no folder is listed as long as
-    files have the names as written.
+    Lists each folder once, or again after many other folders. On disk, no folder is listed as long
+    as files exist under the names as written.
 
     Args:
         prefix: the prefix to remove from paths; see `foreign_paths`.
         ignores_case: whether a path on disk may mean a file whose name differs only in case; if so,
             each path is looked up.
-        parts: folders in which names are looked up; None for no such folders.
+        parts: folders in which names are looked up; None if there are no such folders.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ImageFinder:
         return make, ()
 
     def find(self, cell: Any, base: str, table: str = "") -> str:
-        """Returns the path of the file that a cell means, or the path as written if there is none.
+        """Returns the path of the file that a cell means, or the path as written if none is found.
 
         Args:
             cell: a path, or the name of an image in annotations.
@@ -135,10 +135,10 @@ class ImageFinder:
         return self._complete(path)
 
     def _find_part(self, parts: PartFolders, name: str) -> str:
-        """Returns the path of a name in one of several folders, or an empty string.
+        """Returns the path of the file with a name in one of several folders, or an empty string.
 
         Raises:
-            ValueError: several folders have the name.
+            ValueError: several folders hold a file with the name.
             UsageError: a folder cannot be listed.
         """
         try:
@@ -194,8 +194,8 @@ class ImageFinder:
     def _add_extension(self, path: str) -> str:
         """Returns a path, with an extension added if it then names a single image.
 
-        Only for paths on disk: names of objects in buckets often have no extension, and listing
-        them would take long.
+        Extensions are added only on disk: objects in buckets often have none, and listing a bucket
+        would take long.
 
         Raises:
             ValueError: several images match.
@@ -222,7 +222,7 @@ class ImageFinder:
         return "".join(similar)
 
     def _find_image(self, name: ImageName, base: str, written: str) -> str:
-        """Returns the path of the image that a name means; the path as written if there is none."""
+        """Returns the path of the image that a name means, or the path as written."""
         found = self._find_written(name, base, written)
         if name.is_of_another or not self._exists(found):
             return self._find_own(found, name.own) or found
@@ -231,7 +231,8 @@ class ImageFinder:
     def _find_own(self, path: str, own: str) -> str:
         """Returns the path of another image, which has the stem of the annotation file.
 
-        Empty if there is no other image, or several, or if the folder cannot be listed.
+        Returns an empty string if there is no other image, if there are several, or if the folder
+        cannot be listed.
         """
         folder, _, name = path.rpartition("/")
         if not own or stem_of_image(fold_name(name)) == fold_name(own):
@@ -255,7 +256,7 @@ class ImageFinder:
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:
-        """Returns the first path that has a file; if none has, or a listing fails, the first."""
+        """Returns the first path that leads to a file, or otherwise `paths[0]`."""
         with contextlib.suppress(UsageError):
             return next(filter(self._exists, paths), paths[0])
         return paths[0]
@@ -306,7 +307,7 @@ class _Folder:
         return name in self._by_stem.get(stem_of_image(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
-        """Lists the names that differ from a name only in case, or else images with its stem."""
+        """Lists the names that differ from `name` only in case, or else images with its stem."""
         folded = fold_name(name)
         stem = stem_of_image(folded)
         relatives = self._by_stem.get(stem, [])
