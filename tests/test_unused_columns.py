@@ -428,7 +428,7 @@ def test_tfrecords_of_which_the_first_lack_the_class(tmp_path: Path) -> None:
     (tmp_path / "b.tfrec").write_bytes(frame(serialize(image | {"class": ("int64", [1])})))
     options = ConvertOptions(table=(f"{tmp_path}/*.tfrec",), output="/o", uri_column="image")
     lines = [*open_tables(find_content(options)).warnings]
-    assert any("class; leave tables without them" in line for line in lines)
+    assert any("class; to have them read, omit" in line for line in lines)
 
 
 @pytest.mark.parametrize("names", ["ab", "ba"])
@@ -439,7 +439,7 @@ def test_one_of_two_tables_lacks_the_class(tmp_path: Path, names: str) -> None:
     options = ConvertOptions(
         table=(f"{tmp_path}/*.csv",), output="/o", uri_column="image", label_column="label"
     )
-    with pytest.raises(UsageError, match=f"{second}.csv`: .*leave tables without it out"):
+    with pytest.raises(UsageError, match=f"{second}.csv`: .*omit from `table=` those that lack it"):
         open_tables(find_content(options))
 
 

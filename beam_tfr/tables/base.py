@@ -464,7 +464,7 @@ def check_columns(
                 )
             if not hint and not is_single:
                 hint = (
-                    "; if other tables have it, leave tables without it out of `table=` and "
+                    "; if other tables have it, omit from `table=` those that lack it, and "
                     "convert them into a separate dataset, or, in CSV, add the column with empty "
                     "cells"
                 )

@@ -56,12 +56,12 @@ class ImageRoots(NamedTuple):
         folder: the folder of all tables.
         base: the folder that relative paths start from; empty for the folder of their table.
         root: the folder that keys start from.
-        image_folders: folders that the paths in some tables start from, depending on the table.
+        image_folders: folders that the paths in some tables start from; each table has its own.
         prefix: the prefix to remove, if paths are from another machine.
         ignores_case: whether paths may mean files whose names differ in case.
-        parts: folders in which names are looked up; None if each image has a path.
-        missing: the message about the first images if none exists; else empty.
-        warnings: lines about what was assumed because no option decides it.
+        parts: folders in which bare file names are looked up; None if there are no such folders.
+        missing: the message about the first images if none exists; otherwise empty.
+        warnings: lines about assumptions where no option decides.
     """
 
     folder: str
@@ -132,11 +132,11 @@ def find_image_roots(
 
 
 def _check_image_root(image_root: str, missing: str) -> None:
-    """Checks that the image folder exists, if none of the first images does.
+    """Checks that the image folder exists, if none of the first images exists.
 
     Args:
         image_root: the option; may be empty.
-        missing: the message about these images.
+        missing: the message about the first images.
 
     Raises:
         UsageError: the folder does not exist, or is an archive or another file.
@@ -161,7 +161,7 @@ def _holds_anything(folder: str) -> bool:
 
 
 def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
-    """Returns a function from a table to the folder that its paths start from."""
+    """Returns a function that returns the folder that the paths in a table start from."""
     return functools.partial(
         choose_base, folder=folder, base=places.base, image_folders=places.image_folders
     )
@@ -170,10 +170,10 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """Returns the places of images, including any folders that each hold a part of them.
+    """Returns the places of images, with folders that each hold a part of the images, if any.
 
     Args:
-        places: the places, which have none of the first images.
+        places: the places so far, where none of the first images exists.
         content: the findings about the tables.
         folder: the folder of all tables.
         paths: the first cells with images.
@@ -240,7 +240,7 @@ def _is_whole_path(uri: Any) -> bool:
 
 
 def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
-    """Returns the paths of images relative to the folder of all images; leaves out others.
+    """Returns the paths of images relative to the folder of all images; leaves out paths elsewhere.
 
     Args:
         uris: cells with images.
@@ -265,7 +265,7 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
 def _guess_image_root(
     content: TableContent, folder: str, uris: Sequence[Any], read: RowReader
 ) -> str:
-    """Guesses the image folder near that of the tables; see `guess_image_root`."""
+    """Guesses the image folder near the tables; see `guess_image_root`."""
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
         return ""
@@ -300,9 +300,9 @@ def _describe_second_files(content: TableContent, folder: str, base: str, read: 
 def _reuse_first_rows(
     content: TableContent, numbered_uris: Sequence[NumberedUri], read: RowReader
 ) -> RowReader:
-    """Returns a function that yields the paths in tables, without reading known ones again.
+    """Returns a function that yields the paths in tables, without reading known paths again.
 
-    The paths of tables with a single row are known. For the arguments, see `find_image_roots`.
+    The paths in tables with a single row are known. For the arguments, see `find_image_roots`.
     """
     if not content.table_format.of_one_image:
         return read
@@ -366,7 +366,7 @@ class _FoundImage(NamedTuple):
     """The file of an image whose path is ambiguous.
 
     Attributes:
-        cell: the path, or name of an image.
+        cell: the path or name of an image.
         path: the path of the file.
     """
 
@@ -384,11 +384,11 @@ def _find_images(cells: Iterable[Any], base: str) -> Iterator[_FoundImage]:
 
 
 def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
-    """Yields a line about paths and names of images that differ from those of the files."""
+    """Yields a line about paths and names that differ from those of the image files."""
     for cell, path in images:
         if path != resolve_path(cell, base):
             yield (
-                "if there is no file at a path as written, one with other slashes, spaces or "
+                "if there is no file at a path as written, a file with other slashes, spaces or "
                 "extension, or without leading folders, is used, such as "
                 f"{path.removeprefix(base)} for {cell}"
             )
@@ -396,7 +396,7 @@ def _warn_of_names(images: Iterable[_FoundImage], base: str) -> Iterator[str]:
 
 
 def _is_certain(cell: str) -> bool:
-    """Whether a path can only mean the file as written."""
+    """Whether a path can only mean the file at the path as written."""
     has_extension = "." in cell.rpartition("/")[2]
     return has_extension and is_plain(cell) and not isinstance(cell, ImageName)
 

@@ -2,9 +2,9 @@
 
 The lists are next to the folder of the XML files (`Annotations`). See section 3 of the devkit's
 documentation, http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html. Other data
-sets keep them in the parent folder of the XML files, or together with these: PaddleDetection's
-`train.txt` has an image and its XML file on each line, and the Oxford pets have class numbers after
-the names.
+sets keep lists in the parent folder of the XML files, or together with the XML files:
+PaddleDetection's `train.txt` has an image and its XML file on each line, and the Oxford pets have
+class numbers after the names.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ class ImageSets(NamedTuple):
     Attributes:
         lists: the paths of the lists that were read.
         splits: name of an image, without its extension -> its split.
-        rest: the split of images in `trainval.txt` that the train list, or the val list, does not
-            name; empty if both lists exist, or neither.
-        problems: name of an image that two lists name -> what is wrong with it.
+        rest: the split of images that `trainval.txt` names and the only list of train or val does
+            not; empty if both lists exist, or neither.
+        problems: name of an image that is in two lists -> what is wrong with the image.
         notes: lines about lists that share images.
     """
 
@@ -101,7 +101,7 @@ def read_image_sets(annotations: str) -> ImageSets:
 
 
 def _read_lists(split_of_list: Mapping[str, str]) -> dict[str, SplitList]:
-    """Returns split -> list, given the split of each path; joins the lists of a split."""
+    """Returns split -> list, given the split of each list; joins the lists of a split."""
     lists = dict[str, SplitList]()
     for path, split in split_of_list.items():
         earlier = lists.get(split, SplitList(path, {}))
@@ -130,10 +130,10 @@ def clear_caches() -> None:
 
 
 def _find_lists(annotations: str) -> dict[str, str]:
-    """Returns path -> split for the lists of a folder of annotations that have names of splits.
+    """Returns path -> split for the lists of a folder of annotations that are named like splits.
 
-    If there are none, lists of classes, such as `cat_train.txt`, are joined. Only the first folder
-    with any list is used.
+    If there are no such lists, lists of classes, such as `cat_train.txt`, are joined. Only the
+    first folder that holds a list is used.
     """
     export_splits = read_export_splits(annotations)
     if export_splits:
@@ -152,7 +152,7 @@ def _find_lists(annotations: str) -> dict[str, str]:
 def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
     """Yields a function that chooses lists, and the text files of a folder, likeliest folder first.
 
-    Text files are listed as path -> name without its extension.
+    Text files are given as path -> name without the extension.
     """
     for names in _list_image_sets(annotations, _FOLDERS):
         yield _choose_lists, names
@@ -167,7 +167,7 @@ def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, s
 
 
 def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in folders next to the annotations, then next to their parent."""
+    """Yields the text files in folders next to that of the annotations, then next to its parent."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     outer = beside.rpartition("/")[0]
     for folder in folders:
@@ -178,7 +178,7 @@ def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mappi
 
 
 def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in the parent folder of annotations, then lists among annotations."""
+    """Yields the text files in the parent folder of annotations, then those among annotations."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     with contextlib.suppress(PermissionError):  # nothing else needs to list the folder
         yield _list_texts(beside)
@@ -187,13 +187,13 @@ def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
 
 @functools.lru_cache(maxsize=256)
 def _list_texts(folder: str) -> Mapping[str, str]:
-    """Returns the text files in a folder: path -> name without its extension."""
+    """Returns the text files in a folder: path -> name without the extension."""
     paths = [file.path for file in storage.list_files(folder)]
     return {path: _stem_of(path) for path in paths if path.endswith(".txt")}
 
 
 def _find_among(annotations: str) -> dict[str, str]:
-    """Finds the lists in a folder of annotations without listing it, since it may be large."""
+    """Finds the lists in a folder of annotations without listing the folder, which may be large."""
     names = dict[str, str]()
     for name in (_FIRST_LIST, *_OTHER_LISTS):
         path = storage.join(annotations, f"{name}.txt")
@@ -217,8 +217,8 @@ def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
     """Returns path -> split for lists whose names are words for splits.
 
-    The list of train and val together comes last. It counts as one split if neither has a list; if
-    one has, the other split is the rest of this list.
+    The list of train and val together comes last. If neither train nor val has a list, it is one
+    split; if one of them has a list, the rest is the other split.
     """
     lower_names = {path: name.lower() for path, name in names.items()}
     lists = {path: name for path, name in lower_names.items() if is_split_word(name)}
@@ -229,9 +229,9 @@ def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _split_of_both(splits: Collection[str]) -> str:
-    """Returns the split for the list of train and val together, given the other lists' splits.
+    """Returns the split for the list of train and val together, given the splits of other lists.
 
-    Empty if both train and val have lists.
+    Returns an empty string if both train and val have lists.
     """
     has_train = any(split.startswith("train") for split in splits)
     has_val = any(split.startswith(("val", "dev")) for split in splits)
@@ -245,7 +245,7 @@ def _split_of_both(splits: Collection[str]) -> str:
 
 
 def _is_of_both(path: str) -> bool:
-    """Whether a list is for train and val together, by its name."""
+    """Whether the name of a list says that it is for train and val together."""
     return _stem_of(path).lower() == _BOTH
 
 
@@ -278,10 +278,10 @@ def _drop_second(line: str) -> str:
 
 
 def _drop_numbers(lines: Sequence[str]) -> Sequence[str]:
-    """Removes the numbers after the names in the lines of a list, if all lines have some.
+    """Removes the numbers after the names in the lines of a list, if all lines have such numbers.
 
-    An example is a class flag: "2008_000002 -1". Numbers stay if they distinguish images: "photo
-    1".
+    For example, "2008_000002 -1" has a class flag. Numbers that distinguish images, as in "photo
+    1", are kept.
     """
     names = [*map(_without_numbers, lines)]
     all_have_some = all(name and name != line for name, line in zip(names, lines, strict=True))
@@ -305,6 +305,6 @@ def _name_of(line: str) -> str:
 
 
 def _without_numbers(line: str) -> str:
-    """Returns a line without the numbers after its names."""
+    """Returns a line without the numbers after the name."""
     match = _NUMBERS.match(line[::-1])
     return line[: len(line) - match.end()] if match else line

@@ -42,7 +42,7 @@ _MOST_JOINED_BYTES = 16 << 20  # 16 MiB for the rows of an image
 
 
 class NumberedRow(NamedTuple):
-    """A row of a table, or one object in it.
+    """A row of a table, or one object in a row.
 
     Attributes:
         number: the number of the row, from 1.
@@ -55,7 +55,7 @@ class NumberedRow(NamedTuple):
     object_number: int = 0
 
     def value_of(self, name: str) -> Any:
-        """Returns the cell of a column or, for an object, its member of the list in the cell."""
+        """Returns the cell of a column or, for an object, one member of the list in the cell."""
         cell = self.cells[name]
         if not self.object_number or not isinstance(cell, list):
             return cell
@@ -81,25 +81,25 @@ class RowJoin(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, columns: Sequence[str]) -> list[str]:
-        """Returns the columns of the table that some columns of joined rows need."""
+        """Returns the columns of the table that are needed for these columns of joined rows."""
 
     @abc.abstractmethod
     def join_cells(self, rows: Sequence[NumberedRow], columns: Sequence[str]) -> dict[str, Any]:
-        """Returns the cells of some columns, given the rows about an image.
+        """Returns column -> cell of the joined row, given the rows about an image.
 
-        A column that needs a single value, but has different ones, becomes a `Contradiction`.
+        The cell is a `Contradiction` if a column needs a single value but has different values.
         """
 
     @abc.abstractmethod
     def applies(self, first: "FirstRows") -> bool:
-        """Whether rows are joined, judging by the first ones."""
+        """Whether rows are joined, judging by the first rows."""
 
     @abc.abstractmethod
     def describe(self, first: "FirstRows") -> Iterator[str]:
         """Yields notes on how these rows are joined."""
 
     def take_lists(self, columns: Collection[str]) -> Self:
-        """Returns the join with more columns that become lists, since their values differ."""
+        """Returns the join with more columns that become lists because their values differ."""
         return self
 
     def read(
@@ -128,14 +128,14 @@ class RowJoin(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxJoin(RowJoin):
-    """A join of rows with one box each into a row per image; rows without a box add none.
+    """Joins rows with one box each into a row per image; rows without a box add no box.
 
     Attributes:
         box: the column of boxes in joined rows.
         sides: the columns with the sides of a box, from which `box` is made; empty if `box` is a
             column of the table.
         label: the column with classes, one for each box; empty if there is none.
-        sources: column of joined rows -> its different name in the table.
+        sources: column of joined rows -> the name in the table, if it differs.
     """
 
     box: str
@@ -211,7 +211,7 @@ class BoxJoin(RowJoin):
         return dataclasses.replace(self, per_box=self.per_box.union(columns))
 
     def _divide_rows(self, rows: Iterable[NumberedRow]) -> Iterator[NumberedRow]:
-        """Yields rows with one box each: one row per object if the sides are lists."""
+        """Yields rows with one box each; a row whose sides are lists becomes one row per object."""
         for row in rows:
             if not self._lists_of(row):
                 yield row
@@ -222,11 +222,11 @@ class BoxJoin(RowJoin):
                 yield NumberedRow(row.number, cells, number)
 
     def _lists_of(self, row: NumberedRow) -> list[list[Any]]:
-        """Returns the sides of boxes in a row that are lists."""
+        """Returns the lists among the sides of boxes in a row."""
         return [row.cells[side] for side in self.sides if isinstance(row.cells[side], list)]
 
     def _count_boxes(self, row: NumberedRow) -> int:
-        """Returns how many boxes a row may have."""
+        """Returns the number of boxes that a row may have."""
         return max(map(len, self._lists_of(row)), default=1)
 
     def has_box(self, row: NumberedRow) -> bool:
@@ -236,9 +236,9 @@ class BoxJoin(RowJoin):
         return not _is_empty(row.cells[self.box])
 
     def _require_value(self, row: NumberedRow, name: str) -> Any:
-        """Returns the cell of a row; if it is empty, a `BadCell` that names the row.
+        """Returns a cell of a row, or a `BadCell` that names the row if the cell is empty.
 
-        If the sides of its box look like missing values, the `BadCell` says how to treat them as
+        If sides of the box look like missing values, the `BadCell` says how to treat such values as
         empty.
         """
         cell = row.value_of(name)
@@ -263,7 +263,7 @@ class BoxJoin(RowJoin):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassJoin(RowJoin):
-    """A join of rows with one class each into a row per image, with all of its classes.
+    """Joins rows with one class each into a row per image, with all classes of the image.
 
     Attributes:
         label: the column with the classes.
@@ -291,7 +291,7 @@ class ClassJoin(RowJoin):
         return cells
 
     def applies(self, first: "FirstRows") -> bool:
-        """Whether rows are joined: if images have several rows, or rows name absent classes."""
+        """Whether rows are joined: if an image has several rows, or a row names an absent class."""
         if self.presence and any(is_zero(cell) for _, cell in first.column(self.presence)):
             return True
         return any(len(group) > 1 for group in first.group(self.key))
@@ -352,7 +352,7 @@ class FirstRows(NamedTuple):
             yield NumberedRow(number, dict(zip(self.columns, cells, strict=True)))
 
     def group(self, key: str) -> list[list[NumberedRow]]:
-        """Returns the rows about each image, given the column that names the image."""
+        """Returns a list of rows for each image, given the column that names the image."""
         position = self.columns.index(key)
         groups = dict[tuple[int, str], list[NumberedRow]]()
         for table, row in self.rows:
@@ -380,7 +380,7 @@ def join_first_rows(
     """Joins the first rows of tables.
 
     Args:
-        join: the join, with no lists yet in undeclared columns.
+        join: the join, which makes no lists from undeclared columns yet.
         first: the rows.
         columns: the columns of joined rows.
         undeclared: columns without a declared type, which get a value for each box if their values
@@ -415,7 +415,7 @@ def _refuse_bad_rows(path: str, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
 
 
 def holds_one_box(cell: Any) -> bool:
-    """Whether a cell of a box column has at most one box, as a list of numbers."""
+    """Whether a cell of a box column has no box, or one box as a list of numbers."""
     try:
         members = split_boxes(cell)
     except ValueError:
@@ -425,7 +425,7 @@ def holds_one_box(cell: Any) -> bool:
 
 
 def _refuse_other_lengths(cells: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Returns the cells of a row, with a `BadCell` in place of each list of another length."""
+    """Returns the cells of a row, with a `BadCell` in place of each list of a different length."""
     checked = dict(cells)
     for name, cell in cells.items():
         if isinstance(cell, list) and len(cell) != length:
@@ -475,9 +475,9 @@ def _is_empty(cell: Any) -> bool:
 
 
 def group_rows(path: str, rows: Iterable[Row], position: int) -> Iterator[list[Row]]:
-    """Yields the rows with each key together, sorted by their numbers.
+    """Yields the rows with each key together, sorted by number.
 
-    All rows are kept on disk until then, in a private SQLite file.
+    All rows are first stored on disk, in a private SQLite file.
 
     Args:
         path: the table, for messages.
@@ -514,7 +514,7 @@ def _key_of(row: Row, position: int) -> str:
 
 
 def _decode_rows(path: str, rows: Iterable[tuple[str, int, bytes]]) -> list[Row]:
-    """Decodes the rows about an image, which this process has pickled.
+    """Decodes the rows about an image, which this process pickled.
 
     Raises:
         DataError: the rows are too long.

@@ -1,4 +1,4 @@
-"""Warns about classes whose ids differ from their numbers in a table."""
+"""Warns about classes whose ids differ from the class numbers in a table."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -25,11 +25,11 @@ FilesOf = dict[str, dict[str, str]]
 
 
 def describe_folders(texts: Sequence[str], base: str = "") -> str:
-    """Says what to do about paths that are folders, as of MURA's studies; empty for other paths.
+    """Says what to do about paths that are folders, as in MURA, or returns an empty string.
 
     Args:
         texts: the first paths in a table.
-        base: the folder that they are relative to, with a trailing slash; empty if unknown.
+        base: the folder that the paths are relative to, with a trailing slash; empty if unknown.
     """
     if not texts or not all(_is_folder(text, base) for text in texts[:_MOST_SHOWN]):
         return ""
@@ -53,10 +53,10 @@ def describe_lost(
     """Says what to do about images that are elsewhere, or returns an empty string.
 
     Args:
-        paths: paths in the tables, none of which has a file.
+        paths: paths in the tables, none of which leads to a file.
         folder: the folder to search, with a trailing slash.
-        of_one_table: whether a single folder may have all images, if several have files with these
-            names.
+        of_one_table: whether a single folder may hold all images, even if several folders hold
+            files with these names.
         is_around: whether this is the parent folder of the table's folder, so that other folders in
             it may belong to other data sets.
     """
@@ -77,12 +77,12 @@ def describe_lost(
 
 
 def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
-    """Says what to do if files with these names are in several folders next to the table's.
+    """Says what to do if files with these names are in several folders near that of the table.
 
     Args:
-        roots: these folders.
-        folder: their parent folder.
-        example: a file in them.
+        roots: the folders.
+        folder: the parent folder of these folders.
+        example: a file in one of the folders.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     return (
@@ -97,9 +97,9 @@ def _describe_several(roots: Sequence[str], complete: Sequence[str], example: st
     """Says what to do if files with these names are in several folders.
 
     Args:
-        roots: these folders.
-        complete: those of the folders that may have all images.
-        example: a file in them.
+        roots: the folders.
+        complete: the folders among them that may hold all images.
+        example: a file in one of the folders.
     """
     shown = join_texts(roots, _MOST_SHOWN, ", ")
     start = f"there is {example}, but such files are in several folders ({shown}):"
@@ -117,10 +117,10 @@ def name_root(root: str) -> str:
 
 
 def list_outer_folders(folder: str) -> list[str]:
-    """Lists a folder, and parents that may hold the images of tables in it, with trailing slashes.
+    """Lists a folder of tables, and parents that may hold the images, with trailing slashes.
 
-    These are its parent and, if the parent is named for annotations, as in Annotations/boxes, the
-    next parent.
+    The parents are the parent folder and, if it is named for annotations, as in Annotations/boxes,
+    the next one.
     """
     outer = folder_around(folder)
     folders = [folder, outer]
@@ -130,7 +130,7 @@ def list_outer_folders(folder: str) -> list[str]:
 
 
 def find_only_root(paths: Iterable[str], folder: str) -> str:
-    """Returns the only folder that has all of some images, or an empty string.
+    """Returns the only folder that holds all images that were found, or an empty string.
 
     For the arguments, see `describe_lost`.
     """
@@ -139,7 +139,7 @@ def find_only_root(paths: Iterable[str], folder: str) -> str:
 
 
 def _normalize(paths: Iterable[str]) -> list[str]:
-    """Returns the first of some paths, normalized for the search."""
+    """Returns the first paths, normalized for the search."""
     first = itertools.islice(paths, _MOST_PATHS)
     return [os.path.normpath(change_slashes(path)).lstrip("/") for path in first]
 
@@ -150,13 +150,13 @@ def list_roots_of(files_of: FilesOf) -> list[str]:
 
 
 def list_complete_roots(files_of: FilesOf) -> list[str]:
-    """Lists the folders that have a file for each path that was found anywhere, sorted."""
+    """Lists the folders that hold a file for every path that was found anywhere, sorted."""
     roots = list_roots_of(files_of)
     return [root for root in roots if all(root in files for files in files_of.values())]
 
 
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:
-    """Finds the files with some relative paths in any folder below a folder.
+    """Finds the files at relative paths in any folder below a folder.
 
     Searches only the first files. Paths with the same file names are searched once, until
     `clear_files` is called.
@@ -195,5 +195,5 @@ def _find_named(names: frozenset[str], folder: str) -> dict[str, list[str]]:
 
 
 def clear_files() -> None:
-    """Clears cached places of files, which may change before the next run in this process."""
+    """Clears cached paths of files, which may change before the next run in this process."""
     _find_named.cache_clear()

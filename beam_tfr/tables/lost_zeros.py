@@ -17,7 +17,7 @@ _NUMBER = re.compile("[0-9]{1,12}")
 
 
 class PaddedImages(NamedTuple):
-    """The images in a folder whose names are numbers in a table, some with more leading zeros.
+    """The images in a folder whose names are numbers in a table; some have more leading zeros.
 
     Attributes:
         folder: the folder, with a trailing slash.
@@ -31,11 +31,11 @@ class PaddedImages(NamedTuple):
 
 
 def describe_lost_zeros(texts: Sequence[str], base: str) -> str:
-    """Says what to do about numbers whose files have leading zeros, such as 0001.jpg; else empty.
+    """Says what to do about lost zeros of names like 0001.jpg, or returns an empty string.
 
     Args:
-        texts: the first paths in a table that have no file.
-        base: the folder in which the files are looked up, if it is on disk; others are not listed.
+        texts: the first paths in a table that lead to no file.
+        base: the folder in which the files are looked up, but only if it is on disk.
     """
     images = find_padded_images(texts, base)
     if not images:
@@ -53,14 +53,14 @@ def describe_lost_zeros(texts: Sequence[str], base: str) -> str:
 
 
 def find_padded_images(texts: Collection[str], base: str) -> PaddedImages | None:
-    """Finds the folder where some numbers in a table are names of images with leading zeros.
+    """Finds the folder where numbers in a table are names of images with more leading zeros.
 
     Args:
         texts: the first paths in a table.
         base: the folder to search, with its subfolders; not listed if it is not on disk.
 
     Returns:
-        The images in the first such folder; None if there is none, or texts are no numbers.
+        The images in the first such folder; None if there is none, or if a text is not a number.
     """
     stems = [os.path.splitext(text)[0] for text in texts]
     if storage.is_remote(base) or not all(map(_NUMBER.fullmatch, stems)):

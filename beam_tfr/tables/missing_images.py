@@ -44,11 +44,11 @@ NumberedUri = tuple[int, Any]
 def describe_missing(
     content: TableContent, missing: str, paths: Sequence[NumberedUri], *, folder: str, base: str
 ) -> str:
-    """Returns the message if all first images are missing, with a fix if one is found.
+    """Returns the message if all first images are missing, with a fix if there is one.
 
     Args:
         content: the findings about the tables.
-        missing: the message so far; empty if an image exists.
+        missing: the message so far; empty if one of the images exists.
         paths: the first cells with images.
         folder: the folder of all tables.
         base: the folder in which the images are looked up.
@@ -74,13 +74,13 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about the first table that has none of its first images, if others have some.
+    """Yields a line about the first table whose first images are all missing, if others exist.
 
     Args:
         content: the findings about the tables.
         survey: the survey of all paths.
         paths: the first cells with images.
-        choose: returns the folder that the paths of a table start from.
+        choose: returns the folder that the paths in a table start from.
     """
     if survey.missing or content.table_format.of_one_image:
         return
@@ -100,7 +100,7 @@ def warn_of_lost_tables(
 
 
 def describe_strays(survey: PathSurvey) -> str:
-    """Returns the message about first images that are in another folder, or an empty string."""
+    """Returns the message about some first images in other folders, or an empty string."""
     if not survey.strays:
         return ""
     base = survey.strays[0].base
@@ -143,7 +143,7 @@ def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[Number
 
 
 def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
-    """Returns the message about missing first images, with a fix if they are found elsewhere.
+    """Returns the message about missing first images, with a fix if images are found elsewhere.
 
     Args:
         missing: the message so far.
@@ -167,7 +167,7 @@ def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_t
 
 
 def _describe_downloads(texts: Sequence[str], base: str) -> str:
-    """Says what to do about web addresses whose files are here by name, or returns an empty string.
+    """Says what to do if files are named like web addresses, or returns an empty string.
 
     Args:
         texts: the first paths in a table.
@@ -195,7 +195,7 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
 
 
 def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:
-    """Says how to write file names without folders, if only these match files; else empty.
+    """Says how to omit folders if only file names match files, or returns an empty string.
 
     An example is data/Images/1.JPG, if the file is images/1.jpg.
 

@@ -1,4 +1,4 @@
-"""Removes values that stand for missing ones (`na_values`) from the rows of tables."""
+"""Removes `na_values`, which stand for missing values, from the rows of tables."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ from beam_tfr.tables.base import BadRow, Row, RowReader
 
 @dataclasses.dataclass(frozen=True)
 class MissingValues:
-    """A `RowReader` that wraps another and replaces these values by None.
+    """A `RowReader` that wraps another one and replaces such values with None.
 
     Attributes:
         read: the other reader.
         na_values: the strings and numbers that stand for a missing value.
-        unused: values that no cell has had so far.
+        unused: the values that no cell has matched so far.
     """
 
     read: RowReader
@@ -46,14 +46,14 @@ class MissingValues:
 
 
 def _text_of(cell: Any) -> str:
-    """Returns a cell as CSV would have it, or an empty string unless it is a string or a number."""
+    """Returns a string or number as CSV would spell it, or an empty string for any other cell."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell) if isinstance(cell, (str, int, float)) else ""
 
 
 def describe_unused(unused: Sequence[str], number_of_rows: int) -> str:
-    """Returns the message about values that no cell of the first rows has."""
+    """Returns the message about values that match no cell of the first rows."""
     return (
         f"{spell_option('na_values', *unused)} matches no cell in the first "
         f"{number_of_rows:,} rows: give whole cells of columns that are used, spelled as in the "

@@ -1,10 +1,10 @@
 """Reads names in the cells of tables: classes, splits, groups and keys.
 
 Names do not depend on the table's format. Numbers are spelled as in CSV, and booleans as `True` or
-`False`, as pandas writes them. A whole number with a decimal point, which pandas makes in columns
-with missing values, has the name of the whole number: 2.0 becomes 2. A float32 has only the digits
-that distinguish it from others: 0.1, not 0.10000000149011612. Spaces around a name are not part of
-it, except in keys.
+`False`, as pandas writes them. A whole number with a decimal point, as pandas writes it in columns
+with missing values, loses the decimal point: 2.0 becomes 2. A float32 keeps only the digits that
+distinguish it from other numbers: 0.1, not 0.10000000149011612. Spaces around a name are removed,
+except in keys.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ _NO_VALUES = {
 
 
 def read_name(cell: Any) -> str:
-    """Returns the name in a cell; numbers, dates and booleans are spelled as pandas does in CSV.
+    """Returns the name in a cell; numbers, dates and booleans are spelled as in pandas's CSV.
 
     Raises:
         ValueError: the cell is empty, or holds anything else.
@@ -82,7 +82,7 @@ def list_class_names(names: Iterable[str]) -> list[str]:
     """Lists the class names that a file declares, in order, without repeats, spelled as in cells.
 
     Raises:
-        ValueError: a name cannot be that of a class.
+        ValueError: a name cannot be a class name.
     """
     stripped = [name.strip() for name in names]
     for number, name in enumerate(stripped):
@@ -104,7 +104,7 @@ def describe_spaces(column: str, cells: Iterable[Any]) -> str:
 
 
 def _shorten_number(name: str) -> str:
-    """Returns a name, without the decimal point if it is a whole number."""
+    """Returns a name; a whole number loses its decimal point."""
     if not _POINT.search(name) or not _NUMBER.fullmatch(name):
         return name
     number = float(name)
@@ -145,7 +145,7 @@ class NameColumn:
 
         Args:
             cells: cells that each hold a name, or nothing.
-            known: names that are correct as they are.
+            known: names that are correct as written.
         """
         names = {name.strip() for name in _read_names(cells)}
         return cls(_Kind.TEXTS if names & {*known} else _find_kind(names))
@@ -226,7 +226,7 @@ def list_distinct(cells: Iterable[Any]) -> Collection[Any]:
 
 
 def _read_names(cells: Iterable[Any]) -> Iterator[str]:
-    """Yields the names in some cells, skipping cells without a name."""
+    """Yields the names in cells, skipping cells without a name."""
     for cell in list_distinct(cells):
         if is_missing(cell) or means_nothing(cell):
             continue

@@ -1,4 +1,4 @@
-"""Maps labels or folders that are numbers to the class names in a file."""
+"""Maps labels, or names of folders, that are numbers to the class names in a file."""
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -17,8 +17,8 @@ class NumberedNames(NamedTuple):
     """The names of labels that are numbers.
 
     Attributes:
-        name_of: number, as spelled in labels -> name; empty if labels do not number the names.
-        warning: the message about these numbers or about doubts; empty if there is none.
+        name_of: number, as spelled in labels -> name; empty if labels are not numbers of names.
+        warning: the message about the numbers, or about doubts; empty if there is no message.
     """
 
     name_of: Mapping[str, str] = {}
@@ -30,14 +30,15 @@ def find_numbered_names(
 ) -> NumberedNames:
     """Returns the names of labels that are line numbers in a file with names.
 
-    If the file does not say where numbers begin, they count from 0 if one of them is 0, and from 1
-    if one is the number of names. Numbers with leading zeros have as many digits as the shortest.
+    Numbers count from 0 if one of them is 0, from 1 if one equals the number of names, and
+    otherwise from `first_number`. If any number has leading zeros, all numbers have at least as
+    many digits as the shortest.
 
     Args:
         subject: the column or folders with the labels, for messages.
         labels: some or all labels.
         names: the lines of the file.
-        first_number: the number of the first name; None if the file does not say it.
+        first_number: the number of the first name; None if the file does not say.
     """
     numbers = [int(label) for label in labels if label.isdecimal() and label.isascii()]
     are_numbers = bool(labels) and len(numbers) == len(labels)
@@ -67,7 +68,7 @@ def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
 
 
 def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
-    """Returns the number of the first name; None if it may be 0 or 1.
+    """Returns the number of the first name; None if that may be 0 or 1.
 
     Numbers count from 0 if one of them is 0, and from 1 if one equals the number of names;
     otherwise the first number in the file applies.
@@ -80,7 +81,7 @@ def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None
 
 
 def _count_digits(numbers: Set[str]) -> int:
-    """Returns the minimum number of digits: 2 if 01 is among the numbers, 1 if none has zeros."""
+    """Returns the minimum number of digits: 2 if 01 is the shortest, 1 without leading zeros."""
     has_zeros = any(number.startswith("0") and len(number) > 1 for number in numbers)
     return min(map(len, numbers)) if has_zeros else 1
 

@@ -1,4 +1,4 @@
-"""Opens tables, whose first rows show what columns hold, and where images and splits are."""
+"""Opens tables: the first rows show what columns hold, and where images and splits are."""
 
 import contextlib
 import itertools
@@ -87,7 +87,7 @@ def open_tables(
     may_number: bool = True,
     first_number: int | None = None,
 ) -> Tables:
-    """Opens tables, and reads up to `first_rows.SAMPLE_ROWS` of their rows.
+    """Opens tables, and reads up to `first_rows.SAMPLE_ROWS` rows.
 
     Args:
         content: the result of `find_content`.
@@ -200,7 +200,7 @@ def open_tables(
 def _take_first_rows(
     content: TableContent, declarations: Mapping[str, str], images: Sequence[str]
 ) -> tuple[TableContent, Sample]:
-    """Returns the first rows, and the content with the column of their splits, if there is one.
+    """Returns the content, with the column of splits if there is one, and the first rows.
 
     Args:
         content: the findings about the tables.
@@ -222,12 +222,12 @@ def _number_names(
     classes: Sequence[str],
     first_number: int | None,
 ) -> NumberedNames:
-    """Returns the names of labels that are class numbers; empty if labels are names.
+    """Returns the names of labels that are class numbers, or no names if labels are names.
 
     Args:
         options: the options of the conversion.
         class_texts: the classes in the first rows, as spelled in cells.
-        label_names: reads these classes.
+        label_names: reads the classes.
         classes: the allowed classes, in order.
         first_number: the number of the first class; None if unknown.
     """
@@ -239,14 +239,14 @@ def _number_names(
 
 
 def _find_split_column(content: TableContent) -> str:
-    """Finds the column that may hold the split of each row, if no option decides; else empty."""
+    """Finds the column that may hold the split of each row, or returns an empty string."""
     if content.read_rows or takes_all(content.options):
         return ""
     return find_split_column(content)
 
 
 def _suggest_boxes(content: TableContent) -> str:
-    """Says how to declare boxes that rows may hold; empty if nothing looks like boxes."""
+    """Says how to declare boxes that rows may hold, or returns an empty string."""
     if not content.table_format.may_have_box_rows:
         return ""
     found = find_possible_boxes(content.columns)
@@ -282,7 +282,7 @@ def _warn_of_unused_classes(
 def _warn_of_rows_of_classes(
     content: TableContent, sample: Sample, box_cure: str, *, has_boxes: bool
 ) -> Iterator[str]:
-    """Yields warnings about rows with one class each, unless they have boxes."""
+    """Yields warnings about rows with one class each, unless the rows have boxes."""
     options = content.options
     if sample.joined or has_boxes or box_cure or content.read_rows:
         return
@@ -319,9 +319,9 @@ def _find_split_source(
 
 
 def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> SplitSource:
-    """Returns the source for rows that an option divides, with warnings about split folders.
+    """Returns the source for rows that an option divides, with a warning about split folders.
 
-    There is no warning if all rows go to one split, or for a dataset, which is divided again.
+    There is no warning if all rows go to one split, or if the table is one of our datasets.
 
     Args:
         content: the findings about the tables.
@@ -342,7 +342,7 @@ def _check_shares(content: TableContent, folder: str, images: Sequence[str]) -> 
 
 
 def _image_columns(options: ConvertOptions, declarations: Mapping[str, str]) -> list[str]:
-    """Returns the columns of images: the main one, and those of masks and paired images."""
+    """Returns the main column of images, and the columns of masks and paired images."""
     if not options.uri_column:
         return []
     columns = parse_columns(declarations)

@@ -18,7 +18,7 @@ _MARK_FIELDS = {"complete", "dataset_digest", "format"}
 
 
 def is_export_mark(path: str) -> bool:
-    """Whether a file is the `export.json` of an export of ours, which describes the export."""
+    """Whether a file is the `export.json` that describes an export of ours."""
     folder, _, name = path.rpartition("/")
     if name != EXPORT_FILE:
         return False
@@ -37,7 +37,7 @@ def read_export_splits(folder: str) -> frozenset[str]:
 
 
 def read_export_classes(folder: str) -> list[str]:
-    """Returns the classes of the dataset whose export contains a folder, by id; else empty.
+    """Returns the classes, by id, of the export that contains a folder, or an empty list.
 
     Args:
         folder: see `read_export_splits`.

@@ -75,10 +75,10 @@ class _Columns(NamedTuple):
     Attributes:
         values: columns stored in the file, except those of images.
         fields: fields of such columns, each named column.field.
-        images: column of images -> the column with their bytes.
+        images: column of images -> the column with the bytes of the images.
         partition: column that a folder above the file represents -> its value.
         label: the column of the label.
-        class_names: the names of the class numbers in that column; empty if they have none.
+        class_names: the names of the class numbers in that column; empty if there are no names.
     """
 
     values: Sequence[str]
@@ -93,7 +93,7 @@ class _Columns(NamedTuple):
         """Chooses the columns of a file, given its `pyarrow.Schema`.
 
         Raises:
-            UsageError: a column is missing, or the column of images holds none.
+            UsageError: a column is missing, or the column of images holds no images.
         """
         partition = _find_partition(path, schema.names)
         present = [*schema.names, *partition]
@@ -136,7 +136,7 @@ class _Columns(NamedTuple):
 
 
 def _find_partition(path: str, stored: Sequence[str]) -> dict[str, str | None]:
-    """Returns the columns that the folders directly above a file represent -> their values.
+    """Returns column -> value for the folders directly above a file that represent columns.
 
     Leaves out columns that the file stores.
     """
@@ -167,7 +167,7 @@ def _list_members(name: str, kind: Any) -> Iterator[str]:
 
 
 def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> dict[str, str]:
-    """Returns the columns that hold images -> the columns with their bytes.
+    """Returns column -> the column with the bytes, for columns that hold images.
 
     Args:
         path: the file.
@@ -202,7 +202,7 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
 
 
 def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
-    """Returns the names of the class numbers in a column, from Hugging Face's metadata in the file.
+    """Returns the names of the class numbers in a column, from the file's Hugging Face metadata.
 
     Raises:
         UsageError: two classes have the same name, or the metadata is too long.

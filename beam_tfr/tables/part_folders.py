@@ -1,4 +1,4 @@
-"""Finds the images of tables whose bare file names are spread over several folders.
+"""Finds the images of tables that hold bare file names, if images are in several folders.
 
 Examples are ChestX-ray14, with `images_001/images` to `images_012/images`, and HAM10000.
 """
@@ -37,7 +37,7 @@ class PartFolders(NamedTuple):
 
     Attributes:
         folders: the paths of the folders, with a trailing slash.
-        endings: endings that names in the table may lack, such as `.jpg`; the first is empty.
+        endings: endings that names in the table may lack, such as `.jpg`; the first one is empty.
     """
 
     folders: tuple[str, ...]
@@ -56,7 +56,7 @@ class PartFolders(NamedTuple):
         return "".join(paths)
 
     def list_paths(self, name: str) -> list[str]:
-        """Lists the paths of all files that a name means: exact matches, or else longer names.
+        """Lists the paths of all files that a name may mean: exact matches, or else longer names.
 
         Raises:
             OSError: a folder cannot be listed.
@@ -77,15 +77,15 @@ class PartFolders(NamedTuple):
 
 
 def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFolders | None:
-    """Finds the folders below a folder that together hold some names, mostly one file for each.
+    """Finds the folders below a folder that together hold the images, mostly one file per name.
 
-    None if one folder has all of these names, and others have some of them too.
+    Returns None if one folder holds all images, and others hold some of them too.
 
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
         folder: the folder to search, with a trailing slash.
-        own: the folder of the table. If `folder` is a parent of it, and may hold other data sets,
-            only folders in `own`, and folders named for images or parts of them, count.
+        own: the folder of the table. If `folder` is its parent, which may hold other data sets,
+            only folders in `own`, and folders whose names say that they hold images, count.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -106,21 +106,21 @@ def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFol
 
 
 def _list_inner_roots(files_of: FilesOf, folder: str) -> list[str]:
-    """Lists the folders below a folder that have files; empty if one of several has all files."""
+    """Lists the folders below a folder that hold files; none if one of several holds all files."""
     roots = [root for root in list_roots_of(files_of) if root != folder]
     complete = [root for root in list_complete_roots(files_of) if root != folder]
     return [] if complete and len(roots) > 1 else roots
 
 
 def _have_one_each(parts: PartFolders, names: Sequence[str]) -> bool:
-    """Whether more names have one file in the folders than have several."""
+    """Whether more names match one file in the folders than match several."""
     numbers = [len(parts.list_paths(name)) for name in names]
     number_in_several = sum(number > 1 for number in numbers)
     return numbers.count(1) > number_in_several
 
 
 def _without_masks(files_of: FilesOf) -> FilesOf:
-    """Returns the files of images, without those in folders with names for masks."""
+    """Returns the files of images, without files in folders named for masks."""
     images = dict[str, dict[str, str]]()
     for name, files in files_of.items():
         others = {root: file for root, file in files.items() if not is_of_masks(root)}
@@ -139,7 +139,7 @@ def _without_other_sets(files_of: FilesOf, folder: str, own: str) -> FilesOf:
 
 
 def _is_of_table(root: str, folder: str, own: str) -> bool:
-    """Whether a folder near a table may hold its images, by its place and name."""
+    """Whether the place and name of a folder suggest that it may hold the images of a table."""
     if root.startswith(own):
         return True
     name = root[len(folder) :].partition("/")[0]
@@ -147,7 +147,7 @@ def _is_of_table(root: str, folder: str, own: str) -> bool:
 
 
 def _list_endings(files_of: FilesOf) -> list[str]:
-    """Lists the endings that file names have and names in the table lack."""
+    """Lists the endings of file names that names in the table lack."""
     endings = set[str]()
     for name, files in files_of.items():
         endings |= {path[len(root + name) :] for root, path in files.items()}
@@ -157,12 +157,12 @@ def _list_endings(files_of: FilesOf) -> list[str]:
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
     """Lists all image folders that are similar to those in which images were found.
 
-    Their paths differ in the same parts as those of the known folders, or, if only one is known, in
-    its digits.
+    Paths of similar folders differ in the same parts as those of the known folders or, if only one
+    is known, in digits.
 
     Args:
         roots: the folders in which images were found.
-        folder: the folder that contains them.
+        folder: the folder that contains these folders.
     """
     paths = [root[len(folder) :].rstrip("/").split("/") for root in roots]
     if len({*map(len, paths)}) > 1:
@@ -180,7 +180,7 @@ def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
 
 
 def _holds_images(folder: str) -> bool:
-    """Whether one of the first files in a folder has a name for an image."""
+    """Whether one of the first files in a folder is named like an image."""
     files = storage.walk(folder.rstrip("/"), lambda _: False, deep=False)
     return any(has_image_name(file.name) for file in itertools.islice(files, _FIRST_FILES))
 
@@ -229,7 +229,7 @@ def _hash_names(folder: str) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=1)
 def _list_names(folders: tuple[str, ...]) -> _Names:
-    """Returns the names in folders; a process lists them once."""
+    """Returns the names in folders, which a process lists only once."""
     return _Names(folders)
 
 

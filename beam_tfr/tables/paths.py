@@ -104,7 +104,7 @@ def resolve_path(cell: Any, base: str) -> str:
 
 
 def list_other_paths(cell: str, base: str, table: str = "") -> list[str]:
-    """Lists other paths that a cell may mean, to try if no file is at its path, or an empty list.
+    """Lists other paths that a cell may mean, to try if its path leads to no file.
 
     Args:
         cell: a path, perhaps with backslashes, percent escapes or surrounding spaces.

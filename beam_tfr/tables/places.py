@@ -1,4 +1,4 @@
-"""Finds splits in the places of tables: the names of their folders and files."""
+"""Finds splits in the paths of tables: in the names of their folders and files."""
 
 import collections
 import functools
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 def find_places(table: str, export_splits: frozenset[str] = frozenset()) -> list[Place]:
-    """Finds the places of a table that name splits, without repeats, from the outermost folder.
+    """Finds the parts of a table's path that name splits, without repeats, outermost first.
 
     Args:
         table: the path of the table, relative to the folder of all tables.
@@ -78,7 +78,7 @@ def _find_places(folders: Sequence[str], file: str) -> Collection[Place]:
 
 @functools.lru_cache  # called for each row of a table
 def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> str:
-    """Returns the only split that the place of a table names, or an empty string."""
+    """Returns the only split that the path of a table names, or an empty string."""
     places = find_places(table, export_splits)
     return places[0].split if len(places) == 1 else ""
 
@@ -86,7 +86,7 @@ def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> s
 def name_splits(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> Mapping[str, list[str]]:
-    """Returns the splits that the places of tables name.
+    """Returns the splits that the paths of tables name.
 
     Args:
         tables: the paths of tables, at least one.
@@ -94,10 +94,10 @@ def name_splits(
         export_splits: see `find_places`.
 
     Returns:
-        Split -> its tables, relative to the folder; empty if no place names a split.
+        Split -> its tables, relative to the folder; empty if no path names a split.
 
     Raises:
-        UsageError: some places name a split, and some do not.
+        UsageError: some paths name a split, and some do not.
     """
     tables_of = group_by_split(tables, folder, export_splits)
     unnamed = tables_of.pop("", [])
@@ -109,7 +109,7 @@ def name_splits(
 def group_by_split(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Groups tables by the splits that their places name; tables without a split are under "".
+    """Groups tables by the splits that their paths name; tables without a split are under "".
 
     Args:
         tables, folder, export_splits: see `name_splits`.
@@ -124,7 +124,7 @@ def group_by_split(
 def _refuse_mixture(
     folder: str, tables_of: Mapping[str, Sequence[str]], unnamed: str
 ) -> UsageError:
-    """Returns the error for tables of which some name a split and some do not."""
+    """Returns the error for tables some of whose paths name a split while others do not."""
     split, tables = next(iter(tables_of.items()))
     splits = [place.split for place in find_places(unnamed)]
     what = f"names {' and '.join(splits)}" if splits else "names no split"
@@ -136,9 +136,9 @@ def _refuse_mixture(
 
 
 def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """Returns the message about splits that come from places.
+    """Returns the message about splits that come from the paths of tables.
 
-    Empty if all rows go to the default split.
+    Returns an empty string if all rows go to the default split.
     """
     if tables_of.keys() == {DEFAULT_SPLIT}:
         return ""
@@ -146,7 +146,7 @@ def describe_splits(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
-    """Lists the splits that the places of tables name, with the number of tables for each."""
+    """Lists the splits that the paths of tables name, with the number of tables for each."""
     parts = []
     for split in sort_splits({*tables_of} - {""}):
         tables = tables_of[split]
@@ -155,7 +155,7 @@ def describe_tables(tables_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def describe_unused_places(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about places that may name splits, but are ambiguous, or an empty string.
+    """Returns the message about paths that name splits ambiguously, or an empty string.
 
     All rows go to the default split then.
     """
@@ -178,9 +178,10 @@ def describe_unused_places(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
-    """Returns the message about names that seem to name splits, such as labelsTrain.csv.
+    """Returns the message about file names that seem to name splits, such as labelsTrain.csv.
 
-    Empty unless each table has such a name, and the names differ. All rows go to the default split.
+    Returns an empty string unless each table has such a name, and the names differ. All rows go to
+    the default split.
     """
     if format_of(tables[0]).of_one_image:
         return ""
@@ -204,10 +205,10 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
 
 
 def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
-    """Returns the message about images in folders with names of splits, or an empty string.
+    """Returns the message about images in folders named like splits, or an empty string.
 
-    Empty if the only split is the default one, or if only some images are in such folders, which
-    may be those of classes. All rows go to the default split then.
+    There is no message if the only split is the default one, or if only some images are in such
+    folders, which may be class folders.
 
     Args:
         images: paths of the first images, relative to the folder of all images.
@@ -234,13 +235,13 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
 
 
 def describe_image_names(images: Iterable[str]) -> str:
-    """Returns the message about images whose names seem to name splits, or an empty string."""
+    """Returns the message about image names that seem to name splits, or an empty string."""
     text = describe_split_names(image.rpartition("/")[2] for image in images)
     return f"{text}: {_CURES}" if text else ""
 
 
 def describe_ignored_splits(images: Mapping[str, int]) -> str:
-    """Returns the message about images in folders with names of splits, or an empty string.
+    """Returns the message about images in folders named like splits, or an empty string.
 
     Args:
         images: split that a folder is named after -> number of images.
@@ -258,8 +259,8 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
 def find_ignored_splits(splits: Set[str]) -> Set[str]:
     """Returns the splits that image folders are named after, if rows go to the default split.
 
-    Empty if the default split is the only one, or if only some images are in such folders, which
-    may be those of classes.
+    The set is empty if the default split is the only one, or if only some images are in such
+    folders, which may be class folders.
 
     Args:
         splits: the splits that the folders of all images are named after; an empty string stands
@@ -272,11 +273,12 @@ def find_ignored_splits(splits: Set[str]) -> Set[str]:
 
 
 def image_folder_names(table: str) -> list[str]:
-    """Returns possible names for a folder with the images of a table, from the table's place.
+    """Returns possible names for a folder with the images of a table, from the table's path.
 
-    These are `train2017`, `train` and `images_train2017` for instances_train2017.json; for
-    custom_train.json, also COCO's own name, since tools that expect COCO use it. If the table names
-    no split, the end of its own name counts: `default` for instances_default.json, as in CVAT.
+    Examples are `train2017`, `train` and `images_train2017` for instances_train2017.json. COCO's
+    own name, `train2017`, is also possible for custom_train.json, since tools that expect COCO use
+    it. If the path names no split, the end of the file name counts: `default` for
+    instances_default.json, as in CVAT.
     """
     places = find_places(table)
     if len(places) == 1:

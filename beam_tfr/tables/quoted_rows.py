@@ -1,7 +1,7 @@
 """Finds table rows that a stray quote has turned into a cell of another row.
 
-If the writer of a table does not quote, a value that begins with a quote swallows all rows up to
-the next value that ends with a quote.
+If a table was written without quoting, a value that begins with a quote swallows all rows up to the
+next value that ends with a quote.
 """
 
 import re
@@ -67,7 +67,7 @@ def _holds_rows(lines: Sequence[str], place: int, num_columns: int, dialect: Dia
 
 
 def _count_delimiters(line: str, dialect: Dialect) -> int:
-    """Counts the delimiters in a line, except those followed by a space, as in prose."""
+    """Counts the delimiters in a line, except delimiters followed by a space, as in prose."""
     num_delimiters = line.count(dialect.delimiter)
     if dialect.has_spaces:
         return num_delimiters
@@ -85,7 +85,7 @@ def _joins_two_rows(
     Args:
         cells: the cells of the row.
         place: the number of the column, from 0, whose cell has two lines.
-        lines: these lines.
+        lines: the two lines.
         dialect: the dialect of the table.
     """
     num_after = lines[0].count(dialect.delimiter)
@@ -113,7 +113,7 @@ def _are_alike(cell: str, other: str) -> bool:
 
 
 def _are_like_ids(cell: str, other: str) -> bool:
-    """Whether two numbers are consecutive, or have the same number of digits, at least four."""
+    """Whether two numbers are consecutive, or have equally many digits, at least four."""
     if not (cell.isdigit() and other.isdigit()):
         return False
     are_short = max(len(cell), len(other)) <= _MOST_DIGITS

@@ -1,4 +1,4 @@
-"""Merges table rows with the same key: equal rows are one image, different ones a reject."""
+"""Merges table rows with the same key: equal rows are one image, different rows a reject."""
 
 import collections
 import json
@@ -58,7 +58,7 @@ class RowKeys:
 def merge_repeated(
     tables: Tables, refs: Iterable[ImageRef], repeated: RepeatedKeys
 ) -> Iterator[ImageRef]:
-    """Yields references, merging those with the same repeated key.
+    """Yields references; merges references with the same key.
 
     Args:
         tables: the tables of the rows.
@@ -105,7 +105,7 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
 
 
 def _may_have_several_classes(tables: Tables) -> bool:
-    """Whether an option would join rows of an image that each name one class."""
+    """Whether an option would join the rows of an image, which each name one class."""
     options = tables.options
     return bool(options.uri_column and options.label_column) and not tables.multi_label
 
@@ -140,7 +140,7 @@ def merge_rows(
 
 
 def _name_place(tables: Tables, position: KeyPosition) -> str:
-    """Names a row in messages, by its table's path relative to the folder of all tables."""
+    """Names a row in messages by the path of its table, relative to the folder of all tables."""
     table, row = position
     path = tables.files[table]
     name = path[len(tables.folder) :]
@@ -200,7 +200,7 @@ def _cure_values(tables: Tables, differing: Sequence[str], *, have_lists: bool =
     Args:
         tables: the tables of the rows.
         differing: the columns.
-        have_lists: whether a cell in one of them has several values.
+        have_lists: whether a cell in one of these columns has several values.
     """
     if tables.joins_rows:
         return "name a file in the same way in all of its rows, and keep these in one table"

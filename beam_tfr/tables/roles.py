@@ -1,4 +1,4 @@
-"""Defines the roles of a table's columns, as steps that add the value of a cell to a reference."""
+"""Defines the roles of columns, as steps that add the value of a cell to a reference."""
 
 import abc
 import contextlib
@@ -51,11 +51,11 @@ class TableRow:
         cells: column -> cell.
         base: the folder that relative paths start from, with a trailing slash.
         finder: finds images whose names differ slightly from those of their files.
-        bad_boxes: the problem of each of the row's boxes, or an empty string; empty if no box is
+        bad_boxes: the problem of each box, or an empty string for a good box; empty if no box is
             dropped.
         counts: column -> number of values, for columns with a value for each box.
         values: features of the reference.
-        room: how many more values the row's boxes may have.
+        room: the number of further values that the row's boxes may have.
     """
 
     path: str
@@ -120,7 +120,7 @@ class Role(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        """Returns the reference, completed from the cell of the column.
+        """Returns the reference, updated with the row's cell in the column.
 
         Raises:
             ValueError: the cell cannot be used, which rejects the row.
@@ -235,7 +235,7 @@ class OneSplit(Role):
     """A single split for all rows.
 
     Attributes:
-        is_told: whether a warning already mentions images in folders with names of splits.
+        is_told: whether a warning already mentions images in folders named like splits.
     """
 
     is_told: bool = False
@@ -249,7 +249,7 @@ class PlaceRole(Role):
     """The split that the folder or name of the table implies.
 
     Attributes:
-        export_splits: the splits of our export that the tables belong to; empty without an export.
+        export_splits: the splits of our export, if the tables belong to one; otherwise empty.
     """
 
     export_splits: frozenset[str] = frozenset()
@@ -260,7 +260,7 @@ class PlaceRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSetRole(Role):
-    """The split of the list that names the image of a single-image table."""
+    """The split of the list that names the image of a table with a single image."""
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         image_sets = read_image_sets(folder_of(row.path))
@@ -274,7 +274,7 @@ class ImageSetRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelRole(Role):
-    """The column with the class of each row or of each of its boxes, or with several classes.
+    """The column with the class of a row, the class of each of its boxes, or several classes.
 
     Attributes:
         separator: the separator of classes in a string; empty if a string is one class.
@@ -311,7 +311,7 @@ class LabelRole(Role):
         return ref
 
     def _split(self, cell: Any) -> list[Any]:
-        """Returns the classes in a cell; none if it is empty.
+        """Returns the classes in a cell; none if the cell is empty.
 
         Raises:
             ValueError: the cell has several classes, although the first rows have one each.
@@ -334,7 +334,7 @@ def _is_blank(part: Any) -> bool:
 
 
 def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
-    """Returns the classes in a non-empty cell.
+    """Returns the classes in a nonempty cell.
 
     Args:
         cell: the cell.

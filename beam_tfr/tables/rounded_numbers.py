@@ -1,4 +1,4 @@
-"""Warns about timestamps and other numbers that 32-bit floats change, and versions like 1.10."""
+"""Warns about numbers that 32-bit floats change, such as timestamps, and versions like 1.10."""
 
 import itertools
 import re
@@ -32,8 +32,8 @@ class Rounding(NamedTuple):
     Attributes:
         text: the number, as spelled in its cell.
         stored: the 32-bit float.
-        factor: the power of 10 that turns the column's numbers into whole numbers; 0 if 53 bits
-            cannot hold these.
+        factor: the power of 10 that turns the column's numbers into whole numbers; 0 if those need
+            more than 53 bits.
     """
 
     text: str
@@ -103,7 +103,7 @@ def warn_of_equal_numbers(
 
 
 def _find_equal(texts: Set[str]) -> tuple[str, str] | None:
-    """Finds two numbers that differ only in zeros at their end, such as 1.1 and 1.10."""
+    """Finds two numbers that differ only in trailing zeros, such as 1.1 and 1.10."""
     for text in sorted(filter(_SHORT_DECIMAL.fullmatch, texts)):
         if f"{text}0" in texts:
             return text, f"{text}0"
@@ -177,10 +177,10 @@ def _read_numbers(cells: Sequence[Any]) -> Iterator[str]:
 
 
 def _find_factor(texts: Sequence[str], values: NDArray[np.float64]) -> int:
-    """Returns the power of 10 that turns numbers into whole ones; 0 if 53 bits cannot hold these.
+    """Returns the power of 10 that makes numbers whole; 0 if those need more than 53 bits.
 
     Args:
-        texts: the numbers as strings, including those that are not finite.
+        texts: the numbers as strings, including numbers that are not finite.
         values: the finite numbers.
     """
     exponents = [Decimal(text).normalize().as_tuple().exponent for text in texts]

@@ -43,7 +43,7 @@ class Tables:
         stratify: whether `transforms.splitting` chooses the splits later.
         split_role: the step that assigns each row its split if no option does.
         classes: the allowed classes, or None for any.
-        numbered_names: allowed class -> its name, if classes are the numbers of names in a file.
+        numbered_names: allowed class -> its name, if classes are line numbers in a file of names.
         folder: the folder that all tables are in, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
         base: the folder that relative paths start from; empty for the folder of each table.
@@ -55,8 +55,8 @@ class Tables:
         read_rows: yields the rows of a table, with some of its columns.
         one_row_each: whether each table is a row, so that an unreadable table is a reject.
         joins_rows: whether `read_rows` joins the rows of an image that each hold a box or a class.
-        box_cure: how to declare boxes that rows may hold; empty if nothing looks like boxes.
-        missing: the message about the first images if none exists; else empty.
+        box_cure: how to declare boxes that rows may hold; empty if no column looks like boxes.
+        missing: the message about the first images if none exists; otherwise empty.
         warnings: lines about findings in the first rows.
     """
 
@@ -93,11 +93,11 @@ class Tables:
 
     @property
     def key_column(self) -> str:
-        """The column that the keys of rows come from; empty if keys are numbers."""
+        """The column that the keys of rows come from; empty if keys are made from row numbers."""
         return self.options.uri_column or self.options.key_column
 
     def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
-        """Returns the splits that folders are named after, if nothing uses or reports them yet.
+        """Returns the splits that folders are named after, unless used or reported already.
 
         Args:
             split_folders: see `Survey`.
@@ -114,8 +114,8 @@ class Tables:
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
-        The reference of an unusable row has the reason of its reject; so does that of an unreadable
-        table, if each table is one row.
+        The reference of an unusable row holds the reason for rejecting the row. So does that of an
+        unreadable table, if each table is one row.
 
         Args:
             path: the table.
@@ -222,7 +222,7 @@ class Tables:
 
 
 def _first_ref(table: str, number: int) -> ImageRef:
-    """Returns the reference of a row, of which only the number is known yet."""
+    """Returns the reference of a row of which only the number is known so far."""
     return ImageRef(f"{table}#{number}", 0, 0, NO_SPLIT, columns=b"")
 
 
@@ -234,7 +234,7 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
     Args:
         ref: a reference to the image.
         root: the folder that keys are relative to, with a trailing slash.
-        companion: one of the dataset's companions.
+        companion: a companion of the dataset's images.
     """
     if not companion.path:
         (entry,) = parse_example(ref.columns or b"")[companion.feature]
@@ -244,7 +244,7 @@ def file_of(ref: ImageRef, *, root: str, companion: Companion) -> storage.Entry:
 
 
 def _cure_fraction(role: Role) -> str:
-    """Says what to do about a fractional number in a column of whole numbers; else empty."""
+    """Says how to declare a whole-number column as fractional, or returns an empty string."""
     if not isinstance(role, roles.FeatureRole) or not role.feature.text.startswith("int64"):
         return ""
     declaration = f"{role.column}:{role.feature.text.replace('int64', 'float')}"

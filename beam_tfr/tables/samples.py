@@ -4,7 +4,7 @@ These are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
 (`tables.tfrecord_rows`).
 
 The cell of an image is a `storage.Entry` whose place identifies its bytes in the file; see
-`inputs.archives`. The image is read later, along with the other images of its shard.
+`inputs.archives`. The image is read later, along with the other images of the shard.
 """
 
 import abc
@@ -25,7 +25,7 @@ class ImageColumns(NamedTuple):
 
     Attributes:
         main: the column of the images to convert; empty if the rows become records.
-        alternatives: columns that may have the image of a row that has none in `main`.
+        alternatives: columns that may hold the image of a row without an image in `main`.
         companions: columns of masks and paired images.
     """
 
@@ -39,7 +39,7 @@ class ImageColumns(NamedTuple):
         return frozenset(filter(None, [self.main, *self.alternatives, *self.companions]))
 
     def find_main(self, row: Container[str]) -> str:
-        """Returns the column that has the image of a row, or an empty string if none has."""
+        """Returns the column that holds the image of a row, or an empty string."""
         for name in (self.main, *self.alternatives):
             if name in row:
                 return name
@@ -47,7 +47,7 @@ class ImageColumns(NamedTuple):
 
 
 def _image_columns(images: Sequence[str]) -> ImageColumns:
-    """Returns the columns of images among the selected ones; see `ColumnSelection`."""
+    """Returns the columns of images among the selected columns; see `ColumnSelection`."""
     if not images:
         return ImageColumns("", (), ())
     main, *companions = images
@@ -75,7 +75,7 @@ class Samples(ObjectFormat):
     ) -> Iterator[dict[str, Any]]:
         """Yields the rows of a table.
 
-        Files in image columns are entries, whatever they hold.
+        Files in image columns are entries, whatever the files hold.
         """
 
     def read_objects(

@@ -46,7 +46,7 @@ _PartsOf = dict[str, list[str]]  # text -> its parts
 
 
 def find_presence_column(columns: Iterable[str]) -> str:
-    """Returns the column with 0 if an image does not have the row's class, or an empty string."""
+    """Returns the column that is 0 if an image lacks the row's class, or an empty string."""
     numbers = collections.Counter(columns)
     by_name = {
         re.sub("[^a-z]", "", column.lower()): column
@@ -57,7 +57,7 @@ def find_presence_column(columns: Iterable[str]) -> str:
 
 
 def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterator[str]:
-    """Yields warnings about rows of one image with different classes, and about absent classes.
+    """Yields warnings about images whose rows have different classes, and about absent classes.
 
     Args:
         options: the options of the conversion, which does not join rows.
@@ -87,7 +87,7 @@ def _have_different(group: Iterable[NumberedRow], column: str) -> bool:
 
 
 def check_classes(table: str, options: ConvertOptions, cells: Iterable[Any]) -> None:
-    """Checks that cells hold classes of images, not objects, and not a number for each class.
+    """Checks that cells hold classes of images, rather than objects or a number for each class.
 
     Args:
         table: the first table.
@@ -139,7 +139,7 @@ def _split_cells(cells: Iterable[Any], separator: str) -> Iterator[list[Any]]:
 
 
 def _find_class_field(members: Mapping[str, Any]) -> str:
-    """Returns the field of an object that may hold its class."""
+    """Returns the field that may hold the class of an object."""
     for name in (*_CLASS_FIELDS, *members):
         value = members.get(name)
         if isinstance(value, str | list):
@@ -148,7 +148,7 @@ def _find_class_field(members: Mapping[str, Any]) -> str:
 
 
 def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
-    """Returns the type of lists with a number for each class, int64 or float; else empty.
+    """Returns the type, int64 or float, of lists with a number per class, or an empty string.
 
     All lists must have the same length, and booleans, fractions or repeats must show that the
     numbers are not ids. The type is int64 if all numbers are 0 or 1.
@@ -165,7 +165,7 @@ def _find_kind_of_numbers(lists: Sequence[Sequence[Any]]) -> str:
 
 
 def _are_truth_values(lists: Sequence[Sequence[Any]]) -> bool:
-    """Whether lists of 0 and 1 say for each class whether it applies, instead of being ids."""
+    """Whether lists of 0 and 1 say which classes apply, instead of being lists of ids."""
     return _have_repeats(lists) or isinstance(lists[0][0], bool)
 
 
@@ -179,7 +179,7 @@ def _is_share(number: str) -> bool:
 
 
 def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> Iterator[str]:
-    """Yields a warning about classes that each seem to be several.
+    """Yields a warning about classes that each seem to be several classes.
 
     Args:
         options: the options of the conversion.
@@ -215,7 +215,7 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
 
 
 def _looks_like_boxes(text: str) -> bool:
-    """Whether a string is a class with the numbers of a box, once or several times."""
+    """Whether a string is one or more classes, each with the numbers of a box."""
     words = text.split()
     for number in _BOX_WORDS:
         numbers = [word for place, word in enumerate(words) if place % number]
@@ -284,7 +284,7 @@ def _list_parts(parts_of: _PartsOf) -> list[str]:
 
 
 def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
-    """Returns the first string with several parts, if strings mix the same parts; else empty.
+    """Returns the first string with several parts if strings mix parts, or an empty string.
 
     Examples are `haze primary`, `clear primary` and `clear primary water`, or `16 0` and `7 1 2`.
     By contrast, names share words only at one end, as in `brown bear` and `polar bear`, and
@@ -315,9 +315,9 @@ def _mix_parts(lists: Iterable[Sequence[str]], moving: Set[str], separator: str)
 
 
 def _share_parts(lists: Collection[Sequence[str]], moving: Set[str]) -> bool:
-    """Whether all strings share a part that moves, and one includes all parts of another.
+    """Whether all strings share a part that moves, and one string includes all parts of another.
 
-    For example, `agriculture clear primary` includes `clear primary`, and there is `haze primary
+    An example is `agriculture clear primary`, which includes `clear primary`, next to `haze primary
     water`.
     """
     groups = {*map(frozenset, lists)}
@@ -350,7 +350,7 @@ def _are_numbers(lists: Iterable[Sequence[str]]) -> bool:
 
 
 def _is_union(parts: int, others: Iterable[int]) -> bool:
-    """Whether the subsets of a set, among some other sets, together have all of its members.
+    """Whether the subsets of a set among other sets together contain all of its members.
 
     Sets are numbers, with a bit for each member.
     """

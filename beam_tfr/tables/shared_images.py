@@ -25,7 +25,7 @@ class SeparatedLists(NamedTuple):
 
     Attributes:
         images: the images of each list, in order; an image in several lists stays in the first.
-        problems: image that two lists name -> what is wrong with it.
+        problems: image that is in two lists -> what is wrong with the image.
         notes: lines for users about changes to the lists.
     """
 
@@ -35,10 +35,10 @@ class SeparatedLists(NamedTuple):
 
 
 def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
-    """Removes images that are in two lists from the later one.
+    """Removes images that are in two lists from the later list.
 
-    These images become rejects, since an image in two splits makes a test worthless. But a list
-    that is a copy of another is left out: some data sets name the same images for val and test.
+    Such images become rejects, since an image in two splits makes a test worthless. But a list that
+    is a copy of another is left out: some data sets use the same images for val and test.
 
     Raises:
         ValueError: all images of a list are in another, longer one.

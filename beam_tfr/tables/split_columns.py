@@ -53,9 +53,9 @@ _LIKE_WORD = re.compile(
 def find_split_column(content: TableContent) -> str:
     """Finds the column, or field of objects in a column, that may hold the split of each row.
 
-    Empty if no column has such a name, if an option names another, or if the column is declared as
-    a feature or has another role. Columns come before fields, such as `labels.example.com/ml_use`,
-    and exact names before longer ones, such as `image/split`.
+    Returns an empty string if no column has such a name, if an option names another column, or if
+    the column is declared as a feature or has another role. Columns come before fields, such as
+    `labels.example.com/ml_use`, and exact names before longer names, such as `image/split`.
     """
     options = content.options
     if options.split_column:
@@ -82,7 +82,7 @@ def _list_with_fields(content: TableContent) -> list[str]:
 
 
 def describe_split_feature(column: str) -> str:
-    """Returns the message about a column of splits that is a feature instead; may be empty."""
+    """Returns the message about a column of splits that is a feature, or an empty string."""
     if _last_name(column) != _SPLIT:
         return ""
     return (
@@ -151,21 +151,21 @@ def _describe_other_values(content: TableContent, column: str, cells: Sequence[A
 
 
 def _without_shares(content: TableContent) -> str:
-    """Names the option to leave out so that a column can define the splits; mostly empty."""
+    """Names the option to omit so that a column can define splits, or returns an empty string."""
     option = content.options.shares_option
     return f" without `{option}=`" if option else ""
 
 
 def _suggest_names(column: str, values: Iterable[str]) -> str:
-    """Returns a line of pandas that replaces a column's values by split names; may be empty."""
+    """Returns pandas code that replaces values with split names, or an empty string."""
     line = suggest_names(column, values)
     return f"; if its values mean these splits, convert them with pandas: {line}" if line else ""
 
 
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
-    """Returns unused columns that may hold the split of each row -> their values.
+    """Returns column -> values for unused columns that may hold the split of each row.
 
-    Their names are not those of `find_split_column`, but common too, such as dataset and is_train.
+    These have common names that `find_split_column` does not know, such as dataset and is_train.
     """
     options = content.options
     table = content.files[0]
@@ -202,8 +202,8 @@ def describe_other_columns(
 def _list_candidates(content: TableContent) -> list[str]:
     """Lists the columns without a role that may hold splits.
 
-    For text files, which are read in full anyway, these are all columns; for Parquet files, only
-    those with a likely name.
+    For text files, which are read in full anyway, lists all such columns; for Parquet files, only
+    columns with likely names.
     """
     columns = [*filter(None, _list_with_fields(content))]
     counts = collections.Counter(columns)
@@ -221,8 +221,8 @@ def _list_candidates(content: TableContent) -> list[str]:
 def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set[str]]:
     """Finds the columns that may hold splits, by their names and the first rows of a table.
 
-    Either the name suggests it, or all values are names of splits, or the name is a word for splits
-    and the values are flags.
+    Such a column has a name that suggests splits, or only names of splits as values, or flags as
+    values and a word for a split as name.
 
     Args:
         table: the first table.
@@ -248,7 +248,7 @@ def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set
 
 
 def _may_be_splits(column: str, values: Collection[str]) -> bool:
-    """Whether the few values of a column may be splits."""
+    """Whether the values of a column, which are few, may be splits."""
     if _OF_FLAGS.fullmatch(_last_name(column)) and are_flags(values):
         return True
     words = [re.split("[-_ ]", value)[0] for value in values if _LIKE_WORD.fullmatch(value)]
@@ -256,7 +256,7 @@ def _may_be_splits(column: str, values: Collection[str]) -> bool:
 
 
 def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> None:
-    """Adds the values in a row to those of their columns, and drops columns with too many."""
+    """Adds the values in a row to those of the columns, and drops columns with too many values."""
     for column in [*values_of]:
         cell = row[column]
         if is_missing(cell):
@@ -267,7 +267,7 @@ def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> N
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
-    """Yields lines about splits in a column that are probably not meant as written.
+    """Yields lines about values in a column of splits that are probably mistakes.
 
     Args:
         column: the name of the column.
@@ -295,7 +295,7 @@ def _are_splits(splits: Collection[str], column: str, folder: str) -> bool:
     """Whether the values of a column are certainly splits.
 
     Args:
-        splits: the different values; an empty string stands for anything that is not a split name.
+        splits: the different values; an empty string stands for any value that is not a split name.
         column: the name of the column.
         folder: the folder of the table.
     """

@@ -1,6 +1,6 @@
 """Chooses where the splits of rows come from if no option says so.
 
-They come from image lists next to the annotations of Pascal VOC, or from the places of tables.
+Splits come from image lists next to the annotations of Pascal VOC, or from the paths of tables.
 """
 
 import collections
@@ -33,7 +33,7 @@ class SplitSource(NamedTuple):
     Attributes:
         role: the step that assigns each row its split.
         warnings: lines about the source.
-        given: where the splits come from, and their names; empty unless there are several.
+        given: where the splits come from, and their names; empty unless there are several splits.
     """
 
     role: roles.Role = roles.OneSplit()
@@ -42,7 +42,7 @@ class SplitSource(NamedTuple):
 
 
 def describe_splits(tables: Sequence[str], folder: str) -> str:
-    """Says where the splits of rows come from, and names them; empty unless there are several.
+    """Says where several splits of rows come from, and names them, or returns an empty string.
 
     Args:
         tables: all tables.
@@ -72,7 +72,7 @@ def choose_split_source(
         folder: the folder of all tables, with a trailing slash.
         images: paths of the images of the first rows, relative to the folder of all images.
         root: the folder of all images, with a trailing slash.
-        is_of_all: whether the only table has rows of all splits, whatever its name suggests.
+        is_of_all: whether there is one table with rows of all splits, whatever its name suggests.
 
     Raises:
         UsageError: only some tables name a split, or lists of images conflict or are incomplete.
@@ -111,7 +111,7 @@ def _describe_unread_lists(
 
 
 def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
-    """Returns image lists next to annotations as the source; without lists, the default source.
+    """Returns image lists next to annotations as the source, or the default source.
 
     Raises:
         UsageError: some folders of annotations have lists in `ImageSets`, and others do not; or
@@ -144,7 +144,7 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
 
 
 def _missing_lists_error(without: str, with_lists: str) -> UsageError:
-    """Returns the error for a folder of annotations that lacks the image lists that another has."""
+    """Returns the error for a folder of annotations without image lists if another has lists."""
     return table_error(
         without,
         "has no lists of images such as ImageSets/Main/train.txt next to it, but "
@@ -165,7 +165,7 @@ def _count_images(
 def _count_missing(
     images_of: Mapping[str, Sequence[str]], image_sets: Mapping[str, ImageSets]
 ) -> int:
-    """Counts the images that lists name but no file describes; see `_count_images`."""
+    """Counts the images that are in lists but that no file describes; see `_count_images`."""
     with_files = {*itertools.chain.from_iterable(images_of.values())}
     listed = {*itertools.chain.from_iterable(sets.splits for sets in image_sets.values())}
     return len(listed - with_files)
@@ -180,7 +180,7 @@ def _collect_notes(image_sets: Collection[ImageSets]) -> Iterator[str]:
 
 
 def _leave_out_lists(path: str, reason: str) -> SplitSource:
-    """Returns the source if existing lists are not used, with a line that says so."""
+    """Returns the default source, with a line that says that existing lists are not used."""
     text = f"{path} is not used as a list of the images in a split, since {reason}"
     return SplitSource(warnings=(text,))
 

@@ -20,15 +20,15 @@ _WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 
 
 def are_flags(values: Iterable[str]) -> bool:
-    """Whether the values of a column are booleans or small numbers, and at least two differ."""
+    """Whether the values of a column are booleans or small numbers, with at least two different."""
     texts = {_plain(value) for value in values}
     return len(texts) > 1 and (texts <= _TRUE | _FALSE or texts <= _NUMBERS)
 
 
 def suggest_names(column: str, values: Iterable[str]) -> str:
-    """Returns a line of pandas that replaces the values of a column by split names.
+    """Returns a line of pandas code that replaces the values of a column with split names.
 
-    Empty if all values are already split names, or if no name is similar.
+    Returns an empty string if all values are split names, or if there is no suggestion.
 
     Args:
         column: the name of the column.
@@ -43,7 +43,7 @@ def suggest_names(column: str, values: Iterable[str]) -> str:
 
 
 def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
-    """Returns boolean or number -> the split that it may mean; empty if there are too many."""
+    """Returns value -> the split that a flag may mean, or an empty mapping for too many values."""
     split = _meaning_of(column)
     if split and {_plain(value) for value in values} <= _TRUE | _FALSE:
         other = "test" if split == "train" else "train"
@@ -53,7 +53,7 @@ def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _meaning_of(column: str) -> str:
-    """Returns the split of rows for which a column is true, from its name, or an empty string.
+    """Returns the split that a true value means, from the name of the column, or an empty string.
 
     For example, `test` for `is_test`, and an empty string for `train_test`.
     """
@@ -63,7 +63,7 @@ def _meaning_of(column: str) -> str:
 
 
 def _rename(values: Iterable[str]) -> Mapping[str, str]:
-    """Returns value that is not a split name -> a similar name, such as train for `train set`."""
+    """Returns value -> a similar split name, for other values: `train` for `train set`."""
     others = [value for value in values if not is_split_name(value)]
     plain = {value: re.sub(r"[^A-Za-z0-9]+", "_", value).strip("_") for value in others}
     short = {value: re.sub(r"_(?:set|data|images)$", "", name) for value, name in plain.items()}

@@ -14,7 +14,7 @@ _MOST_FIELDS = 100  # fields of objects whose cells are examined
 
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
-    """Returns options that read rows as images with classes; empty without a column of images.
+    """Returns options that read rows as images with classes, or an empty string.
 
     Args:
         content: the findings about the tables.
@@ -29,7 +29,7 @@ def suggest_roles(content: TableContent, uri_column: str = "") -> str:
 
 
 def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Iterator[str]:
-    """Yields a line about classes that are numbers with names elsewhere, as in SageMaker.
+    """Yields a line about classes that are numbers, with names in another field, as in SageMaker.
 
     Args:
         content: the findings about the tables.
@@ -54,7 +54,7 @@ def warn_of_class_numbers(content: TableContent, labels: Iterable[Any]) -> Itera
 def _find_label(content: TableContent, uri_column: str) -> str:
     """Returns the column, or field of objects, whose name suggests classes, or an empty string.
 
-    In a table of SageMaker, this is the column that has metadata next to it.
+    In a table from SageMaker, this is the column with a metadata column next to it.
     """
     others = [name for name in content.columns if name != uri_column]
     column = find_name(CLASSES, by_plain_name(others))

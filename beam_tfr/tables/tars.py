@@ -1,10 +1,9 @@
 """Reads tars of WebDataset (https://github.com/webdataset/webdataset).
 
-A sample is a row. It consists of consecutive files with the same path up to the first dot of their
-names. The rest of these names, in lower case, are its columns, along with the fields of the object
-in a .json file.
+A sample is a row: consecutive files with the same path up to the first dot of the file names. The
+rest of each name, in lower case, is a column, and so are the fields of the object in a .json file.
 
-Hidden files, and files about the tar itself, belong to no sample and are skipped.
+Hidden files and files about the tar itself belong to no sample; they are skipped.
 """
 
 import itertools
@@ -38,10 +37,10 @@ class _Sample(NamedTuple):
     """The files of a sample, as a row.
 
     Attributes:
-        key: the path of its files up to the first dot of their names.
-        names: the paths of its files.
+        key: the path of the files up to the first dot of their names.
+        names: the paths of the files.
         row: column -> cell.
-        has_image: whether one of the files is an image, by its name.
+        has_image: whether one of the files has the name of an image.
     """
 
     key: str
@@ -107,7 +106,7 @@ def _list_files(
 
 
 def _is_of_sample(path: str) -> bool:
-    """Whether a file belongs to a sample, by its name."""
+    """Whether the name of a file shows that it belongs to a sample."""
     parts = path.split("/")
     name = parts[-1]
     leads_out = path.startswith("/") or ".." in parts
@@ -176,7 +175,7 @@ def _parse_fields(name: str, data: bytes) -> dict[str, Any]:
 
 
 def _is_stray(sample: _Sample, selection: ColumnSelection) -> bool:
-    """Whether a sample has no selected column, and no image that could be missed."""
+    """Whether a sample has no selected column, and no image that would be lost."""
     if not selection.columns or sample.has_image:
         return False
     return sample.row.keys().isdisjoint(selection.columns)
@@ -191,7 +190,7 @@ def _describe_missing(sample: _Sample) -> str:
 
 
 class _FilesTogether:
-    """A check that all files of each sample are consecutive.
+    """Checks that all files of each sample are consecutive.
 
     Scattered files would become samples of their own, without their labels. The check takes some
     100 bytes of memory for each sample.

@@ -18,8 +18,8 @@ class RowBound:
         delimiter: the delimiter between the cells of a line; empty if lines have no cells.
 
     Attributes:
-        num_lines: the number of lines since the last row; these may be blank.
-        problem: what is wrong with the text of the last row; empty if nothing is.
+        num_lines: the number of lines since the last row, including blank lines.
+        problem: what is wrong with the text of the last row; may be empty.
     """
 
     def __init__(self, delimiter: str = "") -> None:
@@ -73,7 +73,7 @@ class RowBound:
 
 
 def read_lines(file: IO[bytes], bound: RowBound, line_end: bytes = b"\n") -> Iterator[str]:
-    """Yields the lines of a text file, with their ends.
+    """Yields the lines of a text file, including line ends.
 
     If a line is not UTF-8, the problem is stored in `bound`.
 
@@ -99,7 +99,7 @@ def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
-    r"""Yields the lines of a file whose line ends are not b"\n", including these ends."""
+    r"""Yields the lines of a file whose line ends are not b"\n", including line ends."""
     rest = b""
     while block := file.read(_BLOCK_BYTES):
         *lines, rest = (rest + block).split(line_end)

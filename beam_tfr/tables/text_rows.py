@@ -209,7 +209,7 @@ def _parse_rows(
 def _check_rows(
     path: str, lines: _Lines, dialect: Dialect
 ) -> Iterator[tuple[int, list[str]] | BadRow]:
-    """Yields the numbered rows, with as many cells as the header, and stand-ins for bad rows.
+    """Yields the numbered rows, each with as many cells as the header, and stand-ins for bad rows.
 
     Raises:
         DataError: the whole table seems to be damaged.
@@ -242,7 +242,7 @@ def _check_rows(
 def _skip_empty_rows(
     path: str, rows: Iterable[tuple[int, list[str]]], say: Callable[[str], object]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the numbered rows that have a value, and reports the first row that has none.
+    """Yields the numbered rows that have a value, and reports the first row without any value.
 
     Spreadsheets write empty rows after the last one.
     """
@@ -256,7 +256,7 @@ def _skip_empty_rows(
 
 
 def _locate_row(number: int, cells: Sequence[str], end: int) -> int:
-    """Returns the number of a row, along with its line unless this follows from the number.
+    """Returns the number of a row, along with its line unless the line follows from the number.
 
     Args:
         number: the number of the row.
@@ -289,7 +289,7 @@ def _list_unnamed(header: Sequence[str]) -> list[int]:
 
 
 def _check_unnamed(path: str, number: int, cells: Sequence[str], unnamed: Iterable[int]) -> None:
-    """Checks that a row has no value in columns without a name, which no feature stores.
+    """Checks that a row has no value in unnamed columns, which no feature stores.
 
     Args:
         path: the table.

@@ -1,6 +1,6 @@
 """Reads a dataset of TensorFlow Datasets as a table, given its dataset_info.json.
 
-`features.json` in the same folder says which feature is the image and which its class, and
+`features.json` in the same folder says which feature is the image and which is the class, and
 `FEATURE.labels.txt` names the classes. TensorFlow Datasets itself is not needed. See
 https://www.tensorflow.org/datasets/external_tfrecord.
 """
@@ -70,7 +70,7 @@ class _Features(msgspec.Struct, rename="camel"):
 
 
 class _Shard(NamedTuple):
-    """A file of records: its split, and how many records dataset_info.json says it has."""
+    """A file of records: its split, and the number of records according to dataset_info.json."""
 
     split: str
     num_records: int
@@ -181,7 +181,7 @@ def _read_class_names(folder: str, feature: str, label: _ClassLabel) -> Sequence
 
 
 def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
-    """Yields file name and shard, for each shard with records.
+    """Yields the file name of each shard with records, along with the shard.
 
     Raises:
         ValueError: the files are not TFRecords, or not in the folder of the dataset.
@@ -199,7 +199,7 @@ def _list_shards(info: _Info) -> Iterator[tuple[str, _Shard]]:
 
 
 def _fill_template(info: _Info, split: _Split) -> str:
-    """Returns the name of a split's files, with a placeholder for the number of each.
+    """Returns the name of a split's files, with a placeholder for the number of a file.
 
     Raises:
         ValueError: the files are not TFRecords, or not in the folder of the dataset.
@@ -224,10 +224,10 @@ class _Shards:
     image_column: str
 
     def read_rows(self, path: str, columns: Sequence[str], skipped: SkippedFiles) -> Iterator[Row]:
-        """Yields the rows of a shard, with the names of its split and of the rows' classes.
+        """Yields the rows of a shard, with the name of the split and the class names of the rows.
 
         Raises:
-            DataError: the shard has more or fewer records than dataset_info.json says.
+            DataError: the number of records differs from that in dataset_info.json.
         """
         shard = self.dataset.shards[path]
         label = self.dataset.label

@@ -98,7 +98,7 @@ def _read_records(records: RecordFile) -> Iterator[bytes]:
 
 
 def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence[Any]]:
-    """Returns feature -> its values, leaving long lists empty unless they are wanted.
+    """Returns feature -> values; long lists are left empty unless wanted.
 
     A feature with too many values becomes a `BadCell`.
 
@@ -120,9 +120,9 @@ def _parse_features(record: bytes, wanted: Container[str]) -> dict[str, Sequence
 
 
 def _describe_pixels(row: Mapping[str, Any], values: Sequence[Any]) -> str:
-    """Describes the values of an image column if they are raw pixels; else empty.
+    """Describes an image column that holds raw pixels, or returns an empty string.
 
-    They are raw pixels if their number matches the height, width and channels in other features.
+    Values are raw pixels if their number matches the height, width and channels in other features.
     """
     if len(values) != 1 or not isinstance(values[0], bytes) or _ENCODED.match(values[0]):
         return ""

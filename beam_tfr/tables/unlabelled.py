@@ -43,8 +43,8 @@ def describe_unlabelled(
 ) -> str:
     """Returns the message about images of Pascal VOC that are left out, or an empty string.
 
-    Looks at the folders of the first images for each folder of XML files. Empty if an image does
-    not have the name of its XML file.
+    Looks at the folders of the first images for each folder of XML files. There is no message if an
+    image does not have the name of its XML file.
 
     Args:
         tables: all XML files.
@@ -83,7 +83,7 @@ def describe_unlisted(
 ) -> str:
     """Returns the message about images that no table lists, or an empty string if there are none.
 
-    Looks at the folders of the listed images. If that would take long, the message says that they
+    Looks at the folders of the listed images. If this would take long, the message says that these
     were not checked.
 
     Args:
@@ -118,7 +118,7 @@ def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder
 
 
 def _read_names(tables: Sequence[str], read_uris: ReadUris) -> Iterator[tuple[str, Iterable[Any]]]:
-    """Yields tables along with the image names in them.
+    """Yields each table along with its image names.
 
     Raises:
         NotLookedAtError: the tables are too large.

@@ -53,7 +53,7 @@ def warn_beside_boxes(content: TableContent) -> Iterator[str]:
 
 
 def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
-    """Lists the columns that are not stored if the boxes are."""
+    """Lists the columns that are not stored if boxes are stored."""
     columns_of_sides = {side.partition(".")[0] for side in boxes.columns}
     used = {*boxes.columns, *columns_of_sides, BOXES, *SIDES}
     if SOURCE_WIDTH in (content.options.feature_columns or {}):
@@ -66,8 +66,8 @@ def _list_unused_beside(content: TableContent, boxes: Boxes) -> list[str]:
 def _declare(content: TableContent, boxes: Boxes, column: str) -> str:
     """Returns the declaration of a column with a value per box; for other columns, its name.
 
-    A column with a value per box is a column of TFRecords, or a field in objects, next to the sides
-    of their boxes. Objects are stored as text.
+    A column with a value per box is a column of TFRecords, or a field of objects, next to the sides
+    of boxes. Objects are stored as text.
     """
     values = list[Any]()
     for cell in read_first_cells(content, [column])[column]:

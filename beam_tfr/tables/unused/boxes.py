@@ -1,4 +1,4 @@
-"""Finds columns that may hold boxes, points, or objects with them."""
+"""Finds columns that may hold boxes, points, or objects with boxes or points."""
 
 import itertools
 import re
@@ -113,7 +113,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
 
 
 def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
-    """Returns the options that store the boxes in an object field, with their classes; or empty.
+    """Returns options that store the boxes in an object field, and classes, or an empty string.
 
     Args:
         content: the table.
@@ -152,12 +152,12 @@ def find_shapes_as_text(content: TableContent, columns: Sequence[str]) -> Sugges
 
 
 def _hold_boxes(content: TableContent, columns: Sequence[str]) -> bool:
-    """Whether one of some columns has lists of four numbers in all of the first rows."""
+    """Whether any of the columns has lists of four numbers in all of the first rows."""
     return any(map(_parse_boxes, read_first_cells(content, columns).values()))
 
 
 def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
-    """Guesses the format of boxes from the first of some columns that has boxes."""
+    """Guesses the format of boxes from the first column that has boxes."""
     boxes = next(filter(None, map(_parse_boxes, read_first_cells(content, columns).values())), [])
     if not boxes or any(not 0 <= number <= 1 for box in boxes for number in box):
         return "xywh"
@@ -166,18 +166,18 @@ def _guess_form(content: TableContent, columns: Sequence[str]) -> str:
 
 
 def _list_quadrangles(content: TableContent, fields: Sequence[str]) -> list[str]:
-    """Lists the object fields that are named like boxes, and have the x and y of 4 corners."""
+    """Lists the object fields that are named like boxes and have the x and y of four corners."""
     boxes = [name for name in fields if names_boxes(name.partition(".")[2])]
     cells = read_first_cells(content, boxes)
     return [name for name in boxes if _parse_boxes(cells[name], _NUMBERS_OF_QUADRANGLE)]
 
 
 def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[list[float]]:
-    """Parses the boxes in some cells; returns none if a cell has anything else.
+    """Parses the boxes in cells; returns an empty list if a cell holds anything else.
 
     Args:
         cells: the cells.
-        numbers: how many numbers a box has.
+        numbers: the number of numbers in a box.
     """
     boxes = list[list[float]]()
     for cell in cells:
@@ -192,7 +192,7 @@ def _parse_boxes(cells: Iterable[Any], numbers: int = _SIDES_OF_BOX) -> list[lis
 
 
 def _find_boxes(content: TableContent, objects: Sequence[str]) -> str:
-    """Returns the field with boxes in a column of objects, such as `objects.bbox`; or empty."""
+    """Returns the field with boxes, such as `objects.bbox`, or an empty string."""
     for name in list_fields_of(content, objects):
         if names_boxes(name.partition(".")[2]):
             return name
@@ -205,7 +205,7 @@ def _may_hold_objects(column: str) -> bool:
 
 
 def _are_nested(content: TableContent, columns: Sequence[str]) -> bool:
-    """Whether some columns are object fields with lists of lists."""
+    """Whether the columns are object fields with lists of lists."""
     if not any("." in name for name in columns):
         return False
     cells = itertools.chain.from_iterable(read_first_cells(content, columns).values())

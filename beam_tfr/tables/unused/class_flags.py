@@ -67,7 +67,7 @@ def find_class_flags(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _read_spaces(content: TableContent) -> str:
-    """Returns the line of pandas that reads a table with spaces around cells; empty for others."""
+    """Returns pandas code that reads a table with spaces around cells, or an empty string."""
     if not isinstance(content.table_format, Delimited):
         return ""
     dialect = content.table_format.read_dialect(content.files[0])
@@ -100,5 +100,5 @@ def _read_value(cell: Any) -> str:
 
 
 def _count_true(row: Iterable[str]) -> int:
-    """Counts the cells in a row that say that the image has their class."""
+    """Counts the cells in a row that say that the image has the class of the column."""
     return sum(value in _TRUE_VALUES for value in row)

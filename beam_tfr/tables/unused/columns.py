@@ -82,7 +82,7 @@ def warn_of_unused_columns(content: TableContent) -> Iterator[str]:
 
 
 def list_unused(content: TableContent) -> list[str]:
-    """Lists the columns without a role, except those that repeat a column with a role."""
+    """Lists the columns without a role, except columns that repeat a column with a role."""
     roles = {*content.options.roles}
     used = roles | _list_told_by_others(content)
     # A role may be a field, such as class.name: its column is used, its other fields are not.

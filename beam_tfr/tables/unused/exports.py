@@ -62,7 +62,7 @@ def _select_regions(content: TableContent, columns: Sequence[str]) -> Iterator[s
 
 
 def _select_objects_in_percent(content: TableContent, columns: Sequence[str]) -> Iterator[str]:
-    """Yields the columns of objects whose sides are in percent, and the columns of their fields."""
+    """Yields the columns of objects with sides in percent, and the columns of their fields."""
     fields = itertools.chain(columns, list_fields_of(content, columns))
     percents = [name for name in fields if name.rpartition(".")[2] == OF_PERCENT]
     objects = {name.rpartition(".")[0] for name in percents}

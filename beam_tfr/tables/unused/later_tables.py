@@ -19,7 +19,7 @@ _MOST_TABLES = 20  # tables whose columns are compared
 def warn_of_later_tables(content: TableContent) -> Iterator[str]:
     """Yields a warning about a table with columns that the first table lacks.
 
-    On disk, the first text tables are compared, and the first rows of TFRecords.
+    On disk, compares the first text tables, or the first rows of TFRecords.
     """
     first = content.files[0]
     has_choice = content.options.feature_columns is not None and not content.implies_features
@@ -31,7 +31,7 @@ def warn_of_later_tables(content: TableContent) -> Iterator[str]:
     if isinstance(content.table_format, TfRecord):
         known |= MADE_ANEW
         num_rows = 1
-        cure = f"leave tables without them, such as {first}, out of `table=` to have them read"
+        cure = f"to have them read, omit from `table=` the tables that lack them, such as {first}"
     elif isinstance(content.table_format, Delimited | JsonLines):
         num_rows = FIRST_ROWS
         cure = "add them there, with empty cells, to have them read"

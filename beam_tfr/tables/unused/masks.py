@@ -25,7 +25,7 @@ _MASKS = re.compile(
 
 
 def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds columns that may hold masks as run lengths, by their names or their cells."""
+    """Finds columns whose names or cells suggest masks as run lengths."""
     masks = [*filter(_RUN_LENGTHS.fullmatch, columns)]
     others = [*filter(_MASKS.fullmatch, columns)]
     if others:
@@ -42,7 +42,7 @@ def find_run_lengths(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _are_runs(cells: Sequence[Any]) -> bool:
-    """Whether cells hold pairs of numbers; missing cells are ignored, if there are others."""
+    """Whether cells hold pairs of numbers; missing cells are ignored if there are others."""
     texts = [cell for cell in cells if not is_missing(cell)]
     return bool(texts) and all(isinstance(text, str) and _RUNS.fullmatch(text) for text in texts)
 
@@ -80,7 +80,7 @@ def find_more_images(content: TableContent, columns: Sequence[str]) -> Suggestio
 
 
 def _are_images(cells: Sequence[Any]) -> bool:
-    """Whether cells hold images or paths of PNGs; missing cells are ignored, if there are others.
+    """Whether cells hold images or paths of PNGs; missing cells are ignored if there are others.
 
     Web addresses do not count, because they cannot be read.
     """
@@ -112,8 +112,8 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
 def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
     """Finds images next to those that are converted, in WebDataset samples.
 
-    A column with just another image extension, such as png next to jpg, may replace the main
-    column: it holds second images only if some sample has both.
+    A column with just another image extension, such as png next to jpg, may stand for the main
+    column: it holds additional images only if some sample has both.
     """
     second = _list_second_images(content)
     if not second:
@@ -145,6 +145,6 @@ def _list_second_images(content: TableContent) -> list[str]:
 
 
 def _are_together(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether some row has a value in both columns."""
+    """Whether any row has a value in both columns."""
     rows = zip(first, second, strict=True)
     return any(cell is not None and other is not None for cell, other in rows)

@@ -22,8 +22,8 @@ class _Pixels(NamedTuple):
     """Columns with pixels.
 
     Attributes:
-        columns: one column for each value of an image, or one with all values of each image.
-        number: number of values per image.
+        columns: one column for each value of an image, or one column with all values.
+        number: the number of values per image.
     """
 
     columns: Sequence[str]
@@ -86,7 +86,7 @@ def warn_of_pixels(content: TableContent, sample: Mapping[str, Sequence[Any]]) -
 
 
 def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:
-    """Selects the columns that may hold pixels; None if none does."""
+    """Selects the columns that may hold pixels; None if there are none."""
     series = _find_series(cells_of)
     if series:
         first = [cell for name in series for cell in cells_of[name][:_FIRST_CELLS]]
@@ -100,7 +100,7 @@ def _find_pixels(cells_of: Mapping[str, Sequence[Any]]) -> _Pixels | None:
 
 
 def _find_series(columns: Collection[str]) -> list[str]:
-    """Returns the columns whose names differ only in numbers, if there are as many as pixels."""
+    """Returns the columns whose names differ only in numbers, if there is one for each pixel."""
     if not _LEAST_PIXELS <= len(columns) <= _MOST_VALUES:
         return []
     alike = collections.defaultdict[str, list[str]](list)
@@ -117,7 +117,7 @@ def _is_named_so(column: str) -> bool:
 
 
 def _count_pixels(cells: Sequence[Any]) -> int:
-    """Counts the pixels in each of the first cells of a column; 0 if any has other content."""
+    """Counts the pixels in each of the first cells of a column; returns 0 for other content."""
     lists = [_list_numbers(cell) for cell in cells[:_FIRST_CELLS]]
     sizes = {len(values) for values in lists}
     if len(sizes) != 1 or min(sizes) < _LEAST_PIXELS:
@@ -127,7 +127,7 @@ def _count_pixels(cells: Sequence[Any]) -> int:
 
 
 def _list_numbers(cell: Any) -> list[str]:
-    """Returns the whole numbers in a list, or in a text of them; none for any other cell."""
+    """Returns the whole numbers in a list, or in a text of numbers; none for any other cell."""
     if not isinstance(cell, str | list) or len(cell) > _MOST_VALUES:
         return []
     text = str(cell)
@@ -135,7 +135,7 @@ def _list_numbers(cell: Any) -> list[str]:
 
 
 def _are_bytes(cells: Sequence[Any]) -> bool:
-    """Whether cells hold whole numbers up to 255, and more than just 0 and 1."""
+    """Whether cells hold whole numbers up to 255, and not just 0 and 1."""
     texts = {str(cell) for cell in cells}
     if not all(map(_WHOLE.fullmatch, texts)):
         return False

@@ -18,7 +18,7 @@ class Suggestion(NamedTuple):
 
     Attributes:
         columns: the columns.
-        message: what they may hold, and how to store it.
+        message: what the columns may hold, and how to store that.
     """
 
     columns: Sequence[str]
@@ -26,9 +26,9 @@ class Suggestion(NamedTuple):
 
 
 def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Returns column -> its cells in the first rows of the first table, as far as readable.
+    """Returns column -> its cells in the first readable rows of the first table.
 
-    There are fewer rows if these have very many values.
+    Fewer rows are read if rows have very many values.
     """
     if not columns:
         return {}
@@ -45,7 +45,7 @@ def read_first_cells(content: TableContent, columns: Sequence[str]) -> dict[str,
 
 
 def list_fields_of(content: TableContent, columns: Iterable[str]) -> list[str]:
-    """Lists the fields of the objects in some columns, such as `objects.bbox`."""
+    """Lists the fields of the objects in the columns, such as `objects.bbox`."""
     wanted = {*columns}
     if content.read_rows or not wanted:  # a dataset has no columns of objects
         return []

@@ -1,4 +1,4 @@
-"""Warns of columns with angles, which do not rotate the boxes next to them."""
+"""Warns of columns with angles, which do not rotate the boxes in the same rows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
