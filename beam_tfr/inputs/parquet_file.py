@@ -24,6 +24,7 @@ from beam_tfr.inputs.parquet_process import (
     NextBatch,
     OpenedFile,
     OpenFile,
+    ReadCategories,
     ReadImages,
     ReadRows,
     RowGroup,
@@ -224,6 +225,21 @@ class ParquetFile:
                     )
                 yield RowBatch(first, stored.num_rows, group.mean_bytes, cells)
 
+    def read_categories(self, column: str) -> list[Any]:
+        """Returns the values in the dictionary of a column, in order; none if it is large.
+
+        Raises the errors of `read_rows`.
+        """
+        values = list[Any]()
+        if not self.groups:
+            return values
+        try:
+            for stored in self._ask_all(ReadCategories(column), lambda: 0, 0):
+                values += self._parse_cells(stored, [column], 0)[column]
+        except _EndedError as error:
+            raise self._error(0, f"this or a following row {error}", _WRITE_SMALLER) from None
+        return values
+
     def _parse_cells(
         self, stored: StoredRows, columns: Sequence[str], first: int
     ) -> dict[str, list[Any]]:
@@ -315,7 +331,7 @@ class ParquetFile:
             raise self._error(first + row, "values are missing")
 
     def _ask_all(
-        self, request: ReadRows | ReadImages, skip: Callable[[], int], number: int
+        self, request: ReadRows | ReadCategories | ReadImages, skip: Callable[[], int], number: int
     ) -> Iterator[Any]:
         """Yields the answers to a request, from row `number` on."""
         answer = self._ask(request)

@@ -5,7 +5,7 @@ may be compressed a thousandfold, all rows may share one stored value, and pyarr
 damaged metadata. So decoding happens here, within memory and time limits that the kernel enforces.
 This process opens no file: it requests bytes of the file, and answers in batches.
 
-    ParquetFile ── OpenFile, ReadRows, ReadImages or NextBatch ──▶ serve
+    ParquetFile ── OpenFile, ReadRows, ReadCategories, ReadImages or NextBatch ──▶ serve
     ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
 
@@ -152,6 +152,15 @@ class ReadRows(NamedTuple):
     columns: Sequence[str]
     skip: int
     careful: bool
+
+
+class ReadCategories(NamedTuple):
+    """A request to read the dictionary of a column in the first row group; see `ReadRows`.
+
+    There are no answers if the dictionary is too large for a batch.
+    """
+
+    column: str
 
 
 class ReadImages(NamedTuple):
@@ -367,6 +376,10 @@ class _Server:
                     self._allow_group(request.group)
                     self._skip = request.skip
                     self._batches = self._read_rows(request)
+                case ReadCategories():
+                    self._allow_group(0)
+                    self._skip = 0
+                    self._batches = self._read_categories(request.column)
                 case ReadImages():
                     self._allow_group(request.group)
                     self._skip = request.skip
@@ -411,6 +424,15 @@ class _Server:
                 if _count_bytes(part) > MOST_ROW_BYTES:
                     raise ValueError(f"a row takes more than {MOST_ROW_BYTES >> 20} MiB of memory")
                 yield StoredRows(first + begin, len(part), _to_stream(part))
+
+    def _read_categories(self, column: str) -> Iterator[StoredRows]:
+        import pyarrow as pa
+
+        for _, batch in self._iterate(self._file, 1, 0, [column]):
+            categories = pa.RecordBatch.from_arrays([batch.column(column).dictionary], [column])
+            if _count_bytes(categories) <= _BATCH_BYTES:
+                yield StoredRows(0, len(categories), _to_stream(categories))
+            return
 
     def _iterate(
         self, file: Any, rows: int, group: int, columns: Sequence[str]

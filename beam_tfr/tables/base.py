@@ -177,6 +177,10 @@ class TableFormat(abc.ABC):
         """Returns the classes that the numbers in a column stand for, or an empty list."""
         return []
 
+    def read_ordered_classes(self, path: str, column: str) -> list[str]:
+        """Returns the classes in a column, if the table orders them, as pandas' categories."""
+        return []
+
     def describe_columns(self, path: str) -> str:
         """Explains why no column has a known name, to end a message, if there is a reason."""
         return ""

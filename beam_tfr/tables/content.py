@@ -10,6 +10,7 @@ from beam_tfr.options.convert import NEEDS_IMAGES
 from beam_tfr.options.implied import KNOWN, implied_options, may_hold_images
 from beam_tfr.options.table import options_of
 from beam_tfr.options.tabular import TableOptions
+from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.feature_names import BOXES, ENCODED, LABEL, OBJECT_LABEL, OBJECT_TEXT, TEXT
 from beam_tfr.schema.spelling import spell_option
@@ -18,12 +19,19 @@ from beam_tfr.tables.base import RowReader, TableFormat, list_columns, table_err
 from beam_tfr.tables.box_columns import imply_boxes
 from beam_tfr.tables.box_names import letters_of
 from beam_tfr.tables.box_objects import find_file
-from beam_tfr.tables.formats import FORMATS, describe_columns, format_of, read_class_names
+from beam_tfr.tables.formats import (
+    FORMATS,
+    describe_columns,
+    format_of,
+    read_class_names,
+    read_ordered_classes,
+)
 from beam_tfr.tables.our_exports import read_export_classes
 from beam_tfr.tables.paths import folder_of
 from beam_tfr.tables.samples import EXTENSIONS
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 
+_MOST_NAMES = 10  # classes in a message
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, their classes, and their boxes' classes; of each kind,
 # the first one present is used.
@@ -132,12 +140,18 @@ def imply_columns(
     options.check_image_options()
     if options.image_root and not options.uri_column:
         raise UsageError("`image_root=` has no effect without `uri_column=`")
+    class_names = _find_class_names(files[0], options.label_column)
+    ordered = [] if class_names else _find_ordered_classes(options, files[0])
     return TableContent(
         options,
         files,
         columns,
-        class_names=_find_class_names(files[0], options.label_column),
-        warnings=(*warnings, *_warn_of_unused(options, files[0], columns)),
+        class_names=class_names or ordered,
+        warnings=(
+            *warnings,
+            *_warn_of_unused(options, files[0], columns),
+            *_describe_order(options, files[0], ordered),
+        ),
         implies_features=not has_choice and options.feature_columns is not None,
     )
 
@@ -217,6 +231,27 @@ def _find_class_names(path: str, column: str) -> list[str]:
     if declared or column != _CLASS:
         return declared
     return read_export_classes(folder_of(path))
+
+
+def _find_ordered_classes(options: ConvertOptions, path: str) -> list[str]:
+    """Returns the classes in the order that a table gives them; empty if it gives none."""
+    if not options.label_column or options.label_separator or options.classes:
+        return []
+    return read_ordered_classes(path, options.label_column)
+
+
+def _describe_order(
+    options: ConvertOptions, path: str, class_names: Sequence[str]
+) -> Iterator[str]:
+    """Yields a line about classes that a table orders."""
+    if class_names:
+        names = join_texts(
+            [f"{name:.60}" for name in class_names], most=_MOST_NAMES, separator=", "
+        )
+        yield (
+            f"column {options.label_column!r} has ordered categories in {path}, which number the "
+            f"classes: {names}"
+        )
 
 
 def _check_columns_of_rows(path: str, columns: Sequence[str]) -> None:

@@ -290,6 +290,16 @@ def read_class_names(path: str, column: str) -> list[str]:
             raise damaged_table(path, str(error)) from None
 
 
+def read_ordered_classes(path: str, column: str) -> list[str]:
+    """Returns the classes in a column of a table; see `TableFormat.read_ordered_classes`.
+
+    Raises:
+        UsageError, DataError: see `read_rows`.
+    """
+    with _naming_errors(path):
+        return format_of(path).read_ordered_classes(path, column)
+
+
 def describe_columns(path: str) -> str:
     """Explains why no column of a table has a known name, or returns an empty string.
 

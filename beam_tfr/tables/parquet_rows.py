@@ -14,6 +14,7 @@ from beam_tfr import storage
 from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.parquet import image_column, image_entry
 from beam_tfr.inputs.parquet_file import ParquetFile, RowBatch
+from beam_tfr.schema.dataset import is_class_name
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import (
     ColumnSelection,
@@ -51,6 +52,10 @@ class Parquet(TableFormat):
     def read_class_names(self, path: str, column: str) -> list[str]:
         with ParquetFile(find_table(path)) as opened:
             return _find_class_names(path, opened.schema, column)
+
+    def read_ordered_classes(self, path: str, column: str) -> list[str]:
+        with ParquetFile(find_table(path)) as opened:
+            return _read_ordered_classes(opened, column)
 
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row]:
         file = find_table(path)
@@ -230,6 +235,19 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
             path, f"two classes in column {column!r} have the name {repeated[0]!r}; rename one"
         )
     return names
+
+
+def _read_ordered_classes(opened: ParquetFile, column: str) -> list[str]:
+    """Returns the classes in a column of ordered categories; empty for other columns."""
+    from pyarrow import types
+
+    if opened.schema.names.count(column) != 1:
+        return []
+    kind = opened.schema.field(column).type
+    if not (types.is_dictionary(kind) and kind.ordered and _TEXT.match(str(kind))):
+        return []
+    names = [name.strip() for name in opened.read_categories(column) if name]
+    return [*dict.fromkeys(filter(is_class_name, names))]
 
 
 def _name_classes(cells: Sequence[Any], class_names: Sequence[str]) -> list[Any]:
