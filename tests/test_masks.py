@@ -568,7 +568,7 @@ def test_masks_that_a_pattern_does_not_find(
         ({"pair": "mask={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (
             {"pair": "mask={stem}.png", "input": (), "table": "t.jsonl", "uri_column": "path"},
-            "name its columns of such images",
+            "specify its columns of such images",
         ),
     ],
 )

@@ -354,7 +354,7 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
         ({"pair": "a={stem}.png", "encoding": "bytes"}, "has no effect with `encoding=bytes`"),
         (
             {"pair": "a={stem}.png", "input": (), "table": "t.csv", "uri_column": "path"},
-            "name its columns of such images",
+            "specify its columns of such images",
         ),
     ],
 )

@@ -1,21 +1,22 @@
 """Compares ways to read images for training, on this machine.
 
-Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, with PyTorch's
-`ImageDataset` if it is installed, and from memory (decoding alone, which no reader can beat). With
---input, also reads the original files: one by one, in parallel, and from a cache in memory and in a
-file. The methods take turns. Together they take a minute or two and about 1.4 GB of memory, half of
-it for TensorFlow; --trace takes some seconds more. TensorFlow itself reads gs://, with Google's
-default credentials; files that it cannot read are not measured. Images with more pixels than the
-dataset allows are not decoded.
+Reads the largest split of a dataset: as tutorials read TFRecords, with `load`, and with
+`ImageDataset` if PyTorch is installed. Also measures decoding alone, from memory. With --input,
+also reads the original files: one by one, in parallel, and from a cache in memory and in a file.
+The methods take turns. Together they take a minute or two and about 1.4 GB of memory, half of which
+is for TensorFlow; --trace takes a few seconds more. TensorFlow itself reads gs://, with Google's
+default credentials; files that TensorFlow cannot read are not measured. Images with more pixels
+than the dataset allows are not decoded.
 
 For the speed of a conversion, see beam-tfr plan.
 
 examples:
   beam-tfr bench /data/photos-tfr
   beam-tfr bench /data/photos-tfr --input /data/photos
-      shows whether a dataset is worth it: the first lines read the files instead
+      also reads the original files, to show whether a dataset is worth it
   beam-tfr bench /data/photos-tfr --trace /tmp/trace
-      what each thread does: for TensorBoard, or the .trace.json.gz in it at ui.perfetto.dev
+      records what each thread does: open the folder in TensorBoard, or the .trace.json.gz below
+      it at ui.perfetto.dev
 """
 
 import argparse
@@ -65,7 +66,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace, _: Sequence[str]) -> int:
-    """Measures the methods in turns, and prints a line for each."""
+    """Measures the methods in turn, and prints a line for each."""
     from beam_tfr.dataset.manifest import read_manifest
 
     folder = storage.check_path(parsed.folder)

@@ -40,7 +40,7 @@ DISPLAY_FLAGS = ("progress_format", "quiet", "json")
 def show_progress(
     parsed: argparse.Namespace, noun: str = "images"
 ) -> contextlib.AbstractContextManager[Display]:
-    """Builds the display of a command on standard error, which names options as flags."""
+    """Builds the display of a command on standard error, which spells options as flags."""
     options = from_arguments(parsed, DisplayOptions)
     return on_stderr(
         parsed.command,
@@ -62,7 +62,7 @@ def show_run(
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
-    """Adds the folder of a dataset, some options, and the options of the display."""
+    """Adds the argument for the folder of a dataset, some options, and those of the display."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*options, *DISPLAY_FLAGS), switches=True)
 
@@ -106,7 +106,7 @@ def read_conversion(
 
     Args:
         parsed: flags of the command line.
-        others: Beam's flags on the command line; the file of --config may hold more.
+        others: Beam's flags on the command line; the file of --config may contain more of them.
         output: default of the option `output`.
 
     Raises:
@@ -128,7 +128,7 @@ def read_conversion(
 
 
 def _take_config(parsed: argparse.Namespace) -> list[str]:
-    """Fills in options that the command line lacks; returns the other flags in the file."""
+    """Fills in options that only the file sets; returns the file's other flags."""
     path = storage.check_path(parsed.config, option="config")
     values = _read_toml(path)
     for name in OPTIONS.keys() & values.keys():
@@ -247,7 +247,7 @@ def save_sheet(sheet: Image, path: str) -> None:
 def refuse_arguments(
     parsed: argparse.Namespace, arguments: Sequence[str], program: str
 ) -> NoReturn:
-    """Raises the UsageError for arguments that a command does not know."""
+    """Raises the UsageError for arguments that a command does not accept."""
     flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     if flags:
         hint = suggest_name(flags[0], parsed.known) or f"see {program} --help"

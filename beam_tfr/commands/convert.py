@@ -7,7 +7,7 @@ examples:
       photos/cat/1.jpg belongs to class cat; everything goes into the split train
   beam-tfr convert --input photos --output /data/photos --layout '{label}_*' \
       --splits train=0.8,validation=0.1,test=0.1 --stratify
-      photos/cat_1.jpg belongs to class cat; each class has its share in each split
+      photos/cat_1.jpg belongs to class cat; each split contains its share of each class
   beam-tfr convert --table photos.csv --uri_column file --label_column species \
       --output /data/photos --image_size 299 --resize pad
       photos.csv has a row for each photo, with its path and its class

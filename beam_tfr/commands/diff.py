@@ -1,12 +1,12 @@
 """Compares two datasets by their manifests and contents, without their shards.
 
 Compares records by key, class, split, columns and pixels, and also options, counts and class ids.
-Exits with 0 if the datasets are equal, and with 1 if they differ or one cannot be read.
+Exits with 0 if the datasets are equal, and with 1 if they differ or cannot both be read.
 
 examples:
   beam-tfr diff /data/photos-1 gs://bucket/photos-2
   beam-tfr diff /data/photos-1 /data/photos-2 --json --most 1000000 | jq -c .differing[]
-      the records that differ, each in a line:
+      the records that differ, one per line:
       {"kind": "relabelled", "key": "7", "old": {"class": "a"}, "new": {"class": "b"}}
   beam-tfr diff /data/photos-1 /data/photos-2 --json | jq -e '.records.removed == 0'
       a check that nothing was lost

@@ -1,7 +1,7 @@
-"""Finds images of a dataset that are copies of each other, by its contents.
+"""Finds images in a dataset that are copies of each other, using the dataset's contents.
 
 Copies are files with equal bytes, and photos with similar perceptual hashes: the same photo
-re-encoded, resized, brighter, in gray, or mirrored. Photos cropped by more than 1 to 2% are not
+re-encoded, resized, brightened, in gray, or mirrored. Photos cropped by more than 1 to 2% are not
 found. The command reads no shard and changes nothing: `beam-tfr update DIR --duplicates group` puts
 copies into one split, and `--duplicates drop` keeps one of them.
 

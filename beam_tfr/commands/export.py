@@ -4,7 +4,7 @@ The bytes of its images do not change.
 
 examples:
   beam-tfr export /data/photos /data/folders --format folder
-      a file for each image, and metadata.jsonl; for boxes also COCO's JSON, instances_train.json …
+      a file for each image, and metadata.jsonl; with boxes, also instances_train.json … for COCO
   beam-tfr export /data/objects /data/yolo --format yolo
       data.yaml, images/train, labels/train …, with boxes, polygons or keypoints
   beam-tfr export /data/objects /data/voc --format voc

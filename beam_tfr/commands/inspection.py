@@ -47,8 +47,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--contact_sheet",
         metavar="FILE.png",
-        help="draw thumbnails of 40 (or --records) records, some of each class, or of those that "
-        "--where or --record chooses",
+        help="draw thumbnails of 40 (or --records) records, some of each class, or of the "
+        "records that --where or --record selects",
     )
     parser.add_argument(
         "--names", action="store_true", help="show the key of each record on the contact sheet"

@@ -33,7 +33,8 @@ class Parser(argparse.ArgumentParser):
         """Makes a parser.
 
         Args:
-            takes_beam_flags: whether the command accepts Beam's own flags, and its help names them.
+            takes_beam_flags: whether the command accepts Beam's own flags and describes them in its
+                help.
             settings: arguments of `argparse.ArgumentParser`.
         """
         super().__init__(

@@ -36,7 +36,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
-    """Lists, samples and estimates; `others` are Beam's flags, which are only checked."""
+    """Lists the input, converts a sample and estimates the result.
+
+    `others` are Beam's flags, which are only checked.
+    """
     options, flags = read_conversion(parsed, others, output="dataset")
     with show_run(parsed, flags, noun_of(options.encoding)) as display:
         from beam_tfr.preview import preview

@@ -1,17 +1,18 @@
 """Takes images down.
 
-Removes their records from every file of the dataset, and keeps them out of later updates.
+Removes the images' records from every file of the dataset, and keeps the images out of later
+updates.
 
 examples:
   beam-tfr remove /data/photos --keys takedown.txt
-      takedown.txt has a key per line, as contents and rejects.jsonl show them: cat/1.jpg
+      takedown.txt contains a key per line, as in the contents and rejects.jsonl: cat/1.jpg
   jq -c .key rejects.jsonl | beam-tfr remove /data/photos --keys -
   beam-tfr remove /data/photos --sha256 hashes.txt
   beam-tfr remove /data/photos --where class=cat
   beam-tfr remove /data/photos --keys all.txt --allow_missing
-      without --allow_missing, a key that the dataset does not have is an error: nothing is removed
+      without --allow_missing, a key that is not in the dataset is an error: nothing is removed
   beam-tfr verify /data/photos --absent takedown.txt
-      proves that they are gone
+      proves that the images are gone
 
 Needs no input. Hashes of keys and files stay in removed.txt, so later conversions and updates into
 the folder leave the images out. Source files are not touched.
@@ -48,8 +49,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow_missing",
         action="store_true",
-        help="accept keys and hashes that the dataset does not have, and keep them out of later "
-        "updates too",
+        help="accept keys and hashes that are not in the dataset, and keep their images out of "
+        "later updates too",
     )
 
 

@@ -1,7 +1,7 @@
 """Verifies a dataset and rebuilds its damaged and missing shards.
 
 Rebuilt shards have the same bytes as before. Needs the input that the dataset was made from. If
-that has changed, `beam-tfr verify --sources` names the changes.
+the input has changed, `beam-tfr verify --sources` lists the changes.
 
 examples:
   beam-tfr repair /data/photos --input 'photos/**/*.jpg'

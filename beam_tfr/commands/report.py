@@ -7,7 +7,7 @@ examples:
   beam-tfr report /data/photos
       writes /data/photos/report.html
   beam-tfr report /data/photos --output photos.html --sources photos
-      also shows rejects that decode, and extreme images, such as the darkest, with their sources
+      also shows rejects that can be decoded, and the sources of extreme images, such as the darkest
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_sources(
         parser,
         (
-            "also shows rejects that decode, and extreme images, such as the darkest, with their "
-            "sources"
+            "also show rejects that can be decoded, and the sources of extreme images, such as the "
+            "darkest"
         ),
     )
     add_arguments(parser, DisplayOptions, ("progress_format", "quiet"), switches=True)

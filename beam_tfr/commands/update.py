@@ -1,11 +1,11 @@
 """Brings a dataset up to date with its input, or changes its options.
 
-The time it takes depends on how much has changed.
+The time that an update takes depends on how much has changed.
 
 examples:
   beam-tfr update /data/photos --input photos
       adds new photos, drops deleted ones, converts changed ones, and copies all other records;
-      --input must name all photos, old and new
+      --input must include all photos, old and new
   beam-tfr update /data/photos --input photos --splits train=0.8,validation=0.1,test=0.1
       divides the images again, without decoding them
   beam-tfr update /data/photos --rename tabby=cat
@@ -15,7 +15,7 @@ examples:
   beam-tfr update /data/photos --duplicates group
       needs no input: puts photos that are copies of each other into one split
   beam-tfr update /data/photos --input photos --max_pixels 500000000
-      reads rejected images again, and no others
+      reads only the rejected images again
 
 The result is byte for byte the dataset that `beam-tfr convert` would write. All other options are
 taken from the manifest. The existing dataset stays intact until the new one is complete. After an

@@ -1,7 +1,7 @@
 r"""Reads every shard of a dataset and checks everything in it.
 
-Checks checksums, records, images, labels and counts. If something is wrong, names the file and the
-record, and exits with 1.
+Checks checksums, records, images, labels and counts. If something is wrong, reports the file and
+the record, and exits with 1.
 
 examples:
   beam-tfr verify /data/photos
@@ -87,8 +87,8 @@ class _Absence(NamedTuple):
     """The result of searching for images that should be absent.
 
     Attributes:
-        traces: places where the dataset still holds them.
-        never_removed: their keys and hashes that were never taken down.
+        traces: places where the dataset still holds the images.
+        never_removed: keys and hashes in the list that were never removed.
     """
 
     traces: list[str]
@@ -128,7 +128,7 @@ def _verify_here(parsed: argparse.Namespace) -> Report:
 
 
 def _verify_on_runner(parsed: argparse.Namespace, flags: Sequence[str]) -> Report:
-    """Reads the shards on the engine that Beam's flags choose."""
+    """Reads the shards on the engine that Beam's flags select."""
     with show_run(parsed, flags, "records") as display:
         from beam_tfr import launch
 

@@ -38,7 +38,7 @@ _files = functools.partial(
     _place,
     excludes={
         "table": "the table lists the files to read; `uri_column=` is its column with the paths "
-        "of images, and `image_root=` the folder that these are relative to"
+        "of images, and `image_root=` the folder that the paths are relative to"
     },
 )
 _shards = functools.partial(option, group=FILES)
@@ -159,7 +159,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         images_only=True,
         implied=True,
         excludes={
-            "table": "name its columns of such images, "
+            "table": "specify its columns of such images, "
             "such as `feature_columns=seg:mask,depth:pair`"
         },
     )
@@ -292,7 +292,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         return reason
 
     def _set_implied_options(self) -> None:
-        """Sets options that the table implies, unless the user sets them."""
+        """Sets options that the table implies and the user has not set."""
         if not self.table:
             return
         for name, value in implied_options(self.table[0], vars(self)).items():
@@ -301,12 +301,12 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def shares(self) -> dict[str, Fraction]:
-        """Split -> its share of the images, from `splits` or `folds`; empty without."""
+        """The share of the images for each split; empty if neither `splits` nor `folds` is set."""
         return shares_of(vars(self))
 
     @property
     def shares_option(self) -> str:
-        """The option that sets the shares of splits; empty if none does."""
+        """The option that sets the shares of splits, or an empty string."""
         if self.folds:
             return "folds"
         return "splits" if self.splits else ""
@@ -325,7 +325,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     def may_become_images(self) -> bool:
         """Whether rows become the records only because no option says otherwise.
 
-        Their columns may then show that the rows are boxes in images: see `tables.box_columns`.
+        The columns may then show that the rows are boxes in images: see `tables.box_columns`.
         """
         is_chosen = self.key_column or self.feature_columns is not None
         allows_images = self.has_implied_encoding or self.encoding in IMAGE_ENCODINGS
@@ -394,7 +394,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
             self.refuse("pair" if self.pair else "feature_columns", conflict)
 
     def _may_imply_labels(self) -> bool:
-        """Whether columns that are not yet read may imply `label_column`, as with boxes."""
+        """Whether columns that have not been read yet may imply `label_column`, as with boxes."""
         return bool(self.table) and not self.label_column and table_suffix(self.table[0]) in ROWS
 
     def _check_labels(self) -> None:
@@ -438,7 +438,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         """Raises the UsageError for shares of splits if tables already define the splits.
 
         Args:
-            given: says what defines the splits, and which ones.
+            given: description of what defines the splits, and of the splits.
         """
         name = self.shares_option
         self.refuse(
@@ -461,7 +461,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
         Args:
             classes: content of the file in `classes`.
             columns: table column -> type, for the columns that become features.
-            multi_label: whether table rows have any number of labels.
+            multi_label: whether table rows may have any number of labels.
         """
         values: dict[str, Any] = {
             name: getattr(self, name)

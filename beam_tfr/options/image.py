@@ -127,8 +127,8 @@ class ImageOptions(Checked):
     )
     max_decode_bytes: int = _limit(
         400_000_000,
-        help="reject images whose decoding takes more memory, according to their headers. "
-        "Also limits the total memory of images that are decoded at the same time",
+        help="reject images that would take more memory to decode, according to their headers; "
+        "also the limit for all images that are decoded at the same time",
         kind=kinds.BYTES,
         high=1 << 36,
         show="400MB",
@@ -165,7 +165,7 @@ class ImageOptions(Checked):
 
     @property
     def most_stored_pixels(self) -> int:
-        """The most pixels that a stored image can have."""
+        """The largest number of pixels that a stored image can have."""
         if self.stored_size:
             return math.prod(self.stored_size)
         return max(self.max_pixels, math.prod(self.image_size))

@@ -64,17 +64,17 @@ def is_dataset(table: str) -> bool:
 
 
 def may_hold_images(table: str) -> bool:
-    """Whether a table may hold its images, judging by its name or pattern.
+    """Whether a table may contain images, judging by its name or pattern.
 
-    The extensions of TFRecords and tars say so; names such as `train-*-of-*` leave it open. In both
-    cases the content decides: see `tables.content.imply_by_file`.
+    The extensions of TFRecords and tars suggest it; names such as `train-*-of-*` allow it. In both
+    cases, the content decides: see `tables.content.imply_by_file`.
     """
     suffix = table_suffix(table)
     return not is_dataset(table) and suffix not in ROWS and suffix not in ANNOTATIONS
 
 
 def table_suffix(table: str) -> str:
-    """Returns the extension in a table's name or pattern in lower case, without .gz or a number."""
+    """Returns a table's extension in lower case, without .gz or the number of a shard."""
     suffix = os.path.splitext(table.removesuffix(".gz"))[1]
     return suffix.partition("-")[0].lower()
 
@@ -82,11 +82,11 @@ def table_suffix(table: str) -> str:
 def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options that the name or pattern of a table implies.
 
-    Annotations imply options, and so do tables that hold their images.
+    Annotations imply options, and so do tables that contain images.
 
     Args:
         table: the table.
-        options: the options of the conversion. A table that holds its images implies nothing if
+        options: the options of the conversion. A table that contains images implies nothing if
             `uri_column` is set; nor do TFRecords and tars if `key_column` or `encoding` says that
             their rows become the records.
     """
@@ -99,7 +99,7 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _annotation_options(table: str) -> dict[str, Any]:
-    """Returns the options that a table of annotations implies; empty for other tables."""
+    """Returns the options that a table of annotations implies; for other tables, an empty dict."""
     return ANNOTATIONS.get(table_suffix(table), {})
 
 
@@ -109,9 +109,9 @@ def is_annotated(table: str) -> bool:
 
 
 def optional_columns(table: str) -> Sequence[str]:
-    """Returns the columns of a table that `*` leaves out, judging by its name.
+    """Returns the columns of a table that `*` leaves out, judging by the table's name.
 
-    They are masks in annotations, which cost time and bytes; boxes whose sides are also columns;
+    These are masks in annotations, which cost time and bytes; boxes whose sides are also columns;
     the confidence of predictions; and columns of Pascal VOC that may replace others.
     """
     if may_hold_images(table):
@@ -120,5 +120,5 @@ def optional_columns(table: str) -> Sequence[str]:
 
 
 def stand_in_columns(table: str) -> Mapping[str, str]:
-    """Returns column of a table -> the column that replaces it if its cells say so."""
+    """Maps columns of a table to the columns that replace them if the cells require it."""
     return _STAND_INS.get(table_suffix(table), {})

@@ -36,13 +36,13 @@ class Kind:
         check: value -> normalized value. Numbers are checked against the range of their option.
         parse: text that matches `pattern` -> value; None if the text is the value.
         spell: value -> text, as on the command line.
-        expected: the allowed values in errors, after "must be".
+        expected: the allowed values, as errors list them after "must be".
         pattern: regular expression for allowed texts, which lets a form show at once what is
             wrong.
         metavar: placeholder for the value in help.
-        many: whether it accepts several values, as a tuple; all other attributes apply to each
-            value.
-        has_names: whether each of several values is NAME=VALUE, so that they may be a dict.
+        many: whether an option accepts several values, as a tuple; all other attributes apply to
+            each value.
+        has_names: whether each of several values is NAME=VALUE, so that a dict is accepted too.
     """
 
     check: Callable[..., Any] = _check_text
@@ -55,7 +55,7 @@ class Kind:
     has_names: bool = False
 
     def list_values(self, value: Any) -> Any:
-        """Returns one or several values as a tuple, and any other object unchanged, to be refused.
+        """Returns one or several values as a tuple; returns any other object as it is.
 
         Raises:
             UsageError: the value is a DataFrame.
@@ -294,7 +294,7 @@ def _check_shares(value: Any) -> dict[str, Fraction]:
 
 
 def _suggest_share(shares: Mapping[str, Fraction]) -> str:
-    """Suggests a last share that makes the sum 1; empty if nothing is left for it."""
+    """Suggests a last share that makes the sum 1; returns an empty string if there is none."""
     if not shares:
         return ""
     name, share = list(shares.items())[-1]

@@ -1,4 +1,4 @@
-"""Defines the options of a run: reading, failing, reporting. None can change a record."""
+"""Defines the options of a run: reading, failing, reporting. None of them can change a record."""
 
 import dataclasses
 import functools
@@ -60,13 +60,13 @@ class RunOptions(DisplayOptions):
     )
     allow_empty: tuple[str, ...] = _rejects(
         (),
-        help="splits and classes that may lose all their images; otherwise, the run fails",
+        help="splits and classes that may lose all their images; if any others do, the run fails",
         kind=kinds.Kind(metavar="NAME", many=True),
     )
     accept_unreadable: bool = _rejects(
         False,
         help="reject images that cannot be read because of a missing permission or a failing "
-        "disk or service. Without it, the run fails, and the next one tries them again",
+        "disk or service. Without it, the run fails, and the next run reads them again",
     )
     overwrite: bool = _run(
         False,
@@ -86,7 +86,7 @@ class RunOptions(DisplayOptions):
 
     @property
     def allows_rejects(self) -> bool:
-        """Whether an option allows rejects, so that a damaged archive may be one."""
+        """Whether an option allows rejects, so that a damaged archive may count as one."""
         return bool(self.max_rejects)
 
 
@@ -106,7 +106,7 @@ class UpdateOptions(Checked):
         "auto",
         help="how to tell whether an image has changed. auto: by the listed size and time on a "
         "disk, or the listed checksum on gs://; checksum: read and hash all images; names: "
-        "an image with the same name is the same",
+        "an image with the same name counts as unchanged",
         brief="how to tell whether an image has changed: auto (size and time, or checksum on "
         "gs://), checksum or names (default: auto)",
         choices=("auto", "checksum", "names"),

@@ -23,22 +23,23 @@ class Option:
 
     Attributes:
         help: help text, for --help-all, docs/options.md and the template.
-        brief: help text of an essential option, for --help, which shows no others.
+        brief: help text for --help; empty unless the option is essential, because --help shows no
+            other options.
         kind: kind of its values.
         metavar: placeholder for the value in help; by default that of its kind.
         low, high: range of a number, including both ends.
-        choices: the allowed values; empty for any.
-        only_with: other option -> its values that give this option an effect; empty for any value.
+        choices: the allowed values; empty if all are allowed.
+        only_with: other option -> its values that give this option an effect; empty if all do.
         excludes: other option -> why the two cannot be combined.
-        images_only: whether it has no effect on files other than images.
-        group: the group that it is shown in, one of `GROUPS`.
-        changes_data: whether it can change a record, a shard or a reject, and is therefore part of
-            the options digest.
-        implied: whether `options` of plans and manifests leave it out while it has its default,
-            which can then never change. Every option added after 0.1 must be implied; otherwise all
-            older datasets and plans would differ from it.
+        images_only: whether the option has no effect on files other than images.
+        group: the group that the option is shown in, one of `GROUPS`.
+        changes_data: whether the option can change a record, a shard or a reject, and is therefore
+            part of the options digest.
+        implied: whether the `options` of plans and manifests omit this option while it has its
+            default, which can then never change. Every option added after 0.1 must be implied;
+            otherwise, all older plans and manifests would differ from new ones.
         show: the default as help shows it, if it differs from the default itself.
-        template: whether it is also a parameter of the Flex Template.
+        template: whether the option is also a parameter of the Flex Template.
     """
 
     help: str
@@ -132,7 +133,7 @@ class Checked:
 
     @property
     def may_become_images(self) -> bool:
-        """Whether the input may have images, depending on content that has not been read yet.
+        """Whether the input may contain images, depending on content that has not been read yet.
 
         If so, call `check_image_options` after reading it.
         """
@@ -174,7 +175,7 @@ class Checked:
         return type(value) is not type(default) or value != default
 
     def restricted_to(self, kind: type[_Options], **others: Any) -> _Options:
-        """Returns the options that another class also has, with new values for some of them.
+        """Returns an object of another options class, with this object's values except `others`.
 
         This keeps paths out of the data sent with a job.
         """
@@ -218,8 +219,7 @@ class Checked:
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
         """Checks that an option has an effect along with another.
 
-        The other option must have one of these values, or, if there are none, any value that is
-        set.
+        The other option must have one of `values` or, if `values` is empty, must be set.
         """
         if values:
             if not getattr(self, other):
@@ -342,8 +342,8 @@ def from_values(values: Mapping[str, Any], kind: type[_Options]) -> _Options:
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """Returns a hint about an unknown flag or option: "did you mean --encoding?".
 
-    Empty if no name is spelled similarly; leading dashes are ignored, because they make short flags
-    look alike.
+    The hint is empty if no name is spelled similarly. Leading dashes are ignored,
+    because they make short flags look alike.
     """
     choices = {other.lstrip("-"): other for other in names}
     choices.pop(DESTRUCTIVE, None)

@@ -191,7 +191,7 @@ class TableOptions(Checked):
 
     @property
     def column_of_splits(self) -> str:
-        """The column that `split_column` names; empty if it names none."""
+        """The column that `split_column` selects, or an empty string."""
         return "" if self.split_column == NO_COLUMN else self.split_column
 
     @property
