@@ -167,9 +167,9 @@ class Result(Printable):
             different split than before, or copies of such images; `followed`, images put into the
             split of a copy that they replace; `unhashed`, images compared only by their bytes;
             `crowded`, images some of whose near copies may be missed.
-        new_ids: how the label ids differ from those of the replaced dataset; empty if they are
-        equal. lost_splits: a sentence about splits that only the replaced dataset has; empty if
-        there are none.
+        new_ids: how the label ids differ from those of the replaced dataset; empty if none differ.
+        lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
+            none.
         renamed: class of the replaced dataset -> its new name; its id stays the same.
         changed: for an update, the number of records that were "added", "removed", "changed",
             "relabelled" and "renamed".
