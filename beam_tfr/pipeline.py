@@ -525,7 +525,7 @@ def _read_ahead(options: ConvertOptions, source: Input) -> ReadAhead | None:
 def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImages]:
     """Returns the steps that turn the bytes of files into values to serialize.
 
-    Empty if the bytes stay unchanged.
+    Returns no steps if the bytes stay unchanged.
     """
     if source.encoding == "array":
         return [values.ParseArrays()]

@@ -209,7 +209,7 @@ def _differing_values(
 ) -> dict[str, dict[str, Any]]:
     """Returns the values that differ between two rows, as {"old": …, "new": …} per column.
 
-    Empty if none differs, or if a row is missing.
+    The result is empty if no value differs, or if a row is missing.
     """
     if old is None or new is None:
         return {}

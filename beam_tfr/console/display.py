@@ -167,7 +167,7 @@ class _Live(_Lines):
 class Display:
     """A context manager that shows progress on a stream, live or as a line every `LINE_S`.
 
-    rich draws the progress, in a notebook with ipywidgets, and computes rates and the time left.
+    rich draws the progress (in a notebook, using ipywidgets), and computes rates and the time left.
     Rates are measured from the first progress of a stage, so the work of an earlier run and the
     start of the engine do not count.
 

@@ -68,7 +68,7 @@ def check_job(options: ConvertOptions, beam_options: PipelineOptions) -> None:
 def _check_with_beam(beam_options: PipelineOptions) -> None:
     """Makes the checks that Beam makes too late.
 
-    Beam skips some of them for a job that is sent to a local service.
+    Beam skips some of these checks for a job that is sent to a local service.
     """
     google = beam_options.view_as(beams.GoogleCloudOptions)
     worker = beam_options.view_as(beams.WorkerOptions)

@@ -248,7 +248,7 @@ def _shorten_message(text: str) -> str:
 def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
     """Returns the state of a job as Dataflow reports it, such as "RUNNING".
 
-    Empty if the service cannot be asked.
+    Returns an empty string if the service cannot be asked.
     """
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError

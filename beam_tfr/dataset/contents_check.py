@@ -1,6 +1,6 @@
 """Compares the contents of a shard with the manifest.
 
-This is their only check, because digests cover only records.
+Nothing else checks the contents, because digests cover only records.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from beam_tfr.schema.naming import shard_number, split_of_file
 
 
 def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
-    """Describes how columns of the contents contradict the manifest; empty if they agree.
+    """Returns how columns of the contents contradict the manifest; empty if they agree with it.
 
     Args:
         dataset: manifest of the dataset.

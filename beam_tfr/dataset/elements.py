@@ -33,8 +33,8 @@ class ExampleDecoder:
         one_hot: whether labels become float32 [classes].
         boxes: format of the boxes; None: elements have no boxes.
         target: the column to return instead of the labels; None: the labels.
-        transform: function that is called with each image, or with image and features if there
-            are boxes, masks or pairs.
+        transform: function that is called with each image, or with image and features if `boxes` is
+            set or there are masks or pairs.
 
     Attributes:
         columns: the features besides the image, by name.
@@ -160,8 +160,8 @@ class ExampleDecoder:
         is_pair = isinstance(result, tuple) and len(result) == 2
         if not is_pair or not isinstance(result[1], dict):
             raise UsageError(
-                "must return an image and a dict, because it is called with both if there are "
-                "`boxes=`, masks or pairs",
+                "must return an image and a dict, because it is called with both if `boxes=` "
+                "is set or there are masks or pairs",
                 option="transform",
                 value=type(result).__name__,
             )

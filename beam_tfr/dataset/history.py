@@ -23,7 +23,7 @@ class Update(NamedTuple):
 
     Attributes:
         command: "update" or "remove".
-        counted: whether the changes are counted; not if all images are converted again.
+        counted: whether the changes are counted; False if all images are converted again.
         folder: folder of the old dataset, if the new one is written elsewhere.
         changes: number of records that an earlier step changed, by kind.
         resplit: whether all images are divided among the splits again.
@@ -39,7 +39,7 @@ class Update(NamedTuple):
 def read_history(folder: str) -> list[dict[str, Any]]:
     """Reads the last lines of a dataset's history, oldest first.
 
-    Leaves out damaged lines; empty if there is no history.
+    Leaves out damaged lines; the list is empty if there is no history.
     """
     lines = map(_parse_line, _read_end(folder).splitlines())
     return [line for line in lines if line]
@@ -57,7 +57,7 @@ def _read_end(folder: str) -> bytes:
 
 
 def _parse_line(text: bytes) -> dict[str, Any]:
-    """Parses a line of the history; empty if it is damaged."""
+    """Returns the fields of a line of the history; empty if the line is damaged."""
     try:
         fields = parse_json(text)
     except ValueError:

@@ -14,7 +14,7 @@ _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
 def count_pixels(data: bytes, form: str) -> int:
-    """Returns the number of pixels in the header of an image; 0 if its decoder checks it itself.
+    """Returns the number of pixels in an image's header; 0 if its decoder checks the number itself.
 
     Args:
         data: the bytes of the image.

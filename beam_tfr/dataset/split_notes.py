@@ -1,6 +1,7 @@
 """Describes problems with the splits of a dataset.
 
-These are images with the same bytes in several splits or classes, and classes that a split lacks.
+The problems are images with the same bytes in several splits or classes, and classes that a split
+lacks.
 """
 
 import collections
@@ -303,7 +304,7 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _fold(name: str) -> str:
-    """Removes case, marks of words and copies, leading zeros and invisible characters."""
+    """Removes from a name what is easily overlooked: case, marks, leading zeros and the like."""
     seen = _as_seen(name)
     copy = _COPY.fullmatch(seen)
     folded = _BETWEEN_WORDS.sub("", copy[1] if copy else seen).casefold()

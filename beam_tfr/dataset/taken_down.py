@@ -48,7 +48,7 @@ def read_removed(folder: str) -> Removed:
 
 
 def _read_lines(path: str) -> list[str]:
-    """Reads the lines of a file; empty if there is no such file.
+    """Returns the lines of a file; none if there is no such file.
 
     Raises:
         DataError: the file is too long.

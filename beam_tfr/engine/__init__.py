@@ -1,6 +1,6 @@
 """Runs pipelines and follows them to their end.
 
-`runs` does this; `failures` translates errors of engines, `interrupt` handles Ctrl-C, `cloud`
-passes on options for Google Cloud, `processes` starts the worker processes of a local run, and
-`beam_internals` holds the private parts of Beam.
+`runs` starts and follows a pipeline, `failures` translates errors of engines, `interrupt` handles
+Ctrl-C, `cloud` passes on options for Google Cloud, `processes` starts the worker processes of a
+local run, and `beam_internals` holds the private parts of Beam.
 """

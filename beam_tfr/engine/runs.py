@@ -148,7 +148,7 @@ class PortableRun(Run):
 def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
     """Reads name -> value of this package's counters, including uncommitted ones.
 
-    Empty if the engine has no counters.
+    The result is empty if the engine has no counters.
     """
     totals: collections.Counter[str] = collections.Counter()
     try:

@@ -27,7 +27,7 @@ def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
 
 
 def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
-    """Lists no files, for formats without files about all images."""
+    """Lists no files, for formats without files that describe all images."""
     return []
 
 
@@ -39,7 +39,8 @@ class ExportFormat(NamedTuple):
     """A format to which datasets can be exported.
 
     Attributes:
-        write: writes a shard; the given file is written last, and then appears.
+        write: writes a shard, including the content of the given file, which becomes visible only
+            once the shard is complete.
         place: path of that file in the export.
         load: a line of Python that opens the export, given the `name` of the dataset and the
             `output`.
@@ -47,13 +48,14 @@ class ExportFormat(NamedTuple):
             the files of the shards with the number of images in each.
         needs_images: whether records must have encoded images.
         needs_boxes: whether the format is only for images with boxes.
-        needs_keypoints: whether writing a shard requires the number of keypoints of all objects.
+        needs_keypoints: whether writing a shard requires the largest number of keypoints per
+            object.
         name_files: returns the paths of the files of an image, which follow from its key; None if
             the images of a shard are in one file.
-        list_own_files: returns the paths of the files about all images, given their splits.
+        list_own_files: returns the paths of the files that describe all images, given the splits.
         check_dataset: raises a UsageError if the format cannot store some splits or classes.
-        list_left_out: returns the columns that the format cannot store, given the number of
-            keypoints.
+        list_left_out: returns the columns that the format cannot store, given the largest number of
+            keypoints per object.
     """
 
     write: Callable[[ExportedShard, storage.PendingFile], None]
@@ -149,7 +151,7 @@ class ExportJob(NamedTuple):
     shared_stems: frozenset[str] = frozenset()
 
     def path(self, part: ShardPart) -> str:
-        """Returns the path of the file that appears last when a shard is written."""
+        """Returns the path of the file that becomes visible once the shard is complete."""
         name, shard, _ = parse_shard_names(part.file)
         place = EXPORT_FORMATS[self.form].place.format(name=name, shard=shard)
         return storage.join(self.output, place)

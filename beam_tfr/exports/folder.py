@@ -1,6 +1,6 @@
-"""Writes the format `folder`: a file for each image, and files about all images.
+"""Writes the format `folder`: a file for each image, and files that describe all images.
 
-The latter are `metadata.jsonl`, and annotations of objects like COCO's.
+The latter are `metadata.jsonl`, and annotations of objects in COCO's format.
 """
 
 import json
@@ -39,7 +39,7 @@ _ANNOTATIONS = "instances_{split}.json"
 
 
 def list_own_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
-    """Lists the files about all images, `metadata.jsonl` first."""
+    """Lists the files that describe all images, `metadata.jsonl` first."""
     if dataset.feature_kinds.boxes is None:
         return [_METADATA]
     return [_METADATA, *(_ANNOTATIONS.format(split=split) for split in splits)]
@@ -66,7 +66,7 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
     """Makes the files about the whole folder from the parts of the shards.
 
-    These are `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes.
+    The files are `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes.
 
     Raises:
         DataError: see `read_checked_parts`.

@@ -1,8 +1,8 @@
 """Shares code between formats with one file per image.
 
-Each shard leaves a part in the work folder, from which the files about all images are made at the
-end. A part has a line of JSON for each image, with the names of the image's files, and what the
-format says about the image.
+Each shard leaves a part in the work folder, from which the files that describe all images are made
+at the end. A part has a line of JSON for each image, with the names of the image's files, and what
+the format says about the image.
 """
 
 import json
@@ -74,7 +74,7 @@ def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yields the file names of each image, and what the format says about it."""
+    """Yields the file names of each image, and what the format says about the image."""
     for path in paths:
         with storage.open_binary(path) as lines:
             yield from map(json.loads, lines)

@@ -151,14 +151,14 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
 
 
 class NameCheck:
-    """Checks that the files of an export can exist side by side, one after another.
+    """Checks the files of an export, one after another: whether they can exist side by side.
 
     Holds a hash of each name and folder in memory, about 100 bytes; their number is limited.
 
     Args:
         output: folder of the export.
         rules: rules for names in the folder.
-        own_files: paths in the export of the files about all images.
+        own_files: paths, in the export, of the files that describe all images.
     """
 
     def __init__(self, output: str, rules: storage.NameRules, own_files: Iterable[str]) -> None:
@@ -209,12 +209,12 @@ class NameCheck:
 
     def _describe_folder(self, folder: str) -> str:
         if folder in self._own_files:
-            return f"{folder} has the name of a file about all images"
+            return f"{folder} has the name of a file that describes all images"
         return f"{quote(folder)} would be both a file and a folder"
 
     def _describe_same_name(self, unified: str) -> str:
         if unified in self._own_files:
-            return "a file about all images has this name"
+            return "a file that describes all images has this name"
         return (
             "two images would have this name, or an image and the mask of another, such as "
             f"KEY.mask.png{self._rules.describe_unifying()}"

@@ -1,8 +1,8 @@
 """Writes the format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
 
 As in the devkit of Pascal VOC, pixels are counted from 1, and the last pixel belongs to its box.
-Names are keys, with _ in place of slashes and before inner extensions, since lists hold the names,
-without extension, of files in one folder. See
+The name of an image is its key, in which _ replaces slashes and the dots of inner extensions,
+because lists contain the names of files in one folder, without extensions. See
 http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
 """
 
@@ -94,7 +94,8 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 def _flatten_name(key: str) -> str:
     """Returns a name for an image in a single folder, without image extensions inside its stem.
 
-    `a/1.png.jpg` becomes `a_1_png.jpg`, since programs take `a_1.png` in a list for a file.
+    `a/1.png.jpg` becomes `a_1_png.jpg`, because programs take `a_1.png` in a list for the name of a
+    file.
     """
     stem, extension = posixpath.splitext(key.replace("/", "_"))
     inner_stem, inner_extension = posixpath.splitext(stem)

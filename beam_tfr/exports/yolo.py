@@ -94,7 +94,7 @@ _ESCAPED = re.compile("[\ufffe\uffff]")  # YAML does not allow these as they are
 
 
 def list_own_files(_: Manifest, __: Collection[str]) -> list[str]:
-    """Lists the file about all images."""
+    """Lists the file that describes all images."""
     return [_DATA]
 
 

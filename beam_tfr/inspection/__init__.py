@@ -6,8 +6,8 @@
     inspect("gs://bucket/flowers").contact_sheet().save("flowers.png")
 
 `record_files` finds and reads files, `searching` chooses records, `records` describes them,
-`pictures` draws them, `sheets` arranges them, with `fonts` and a `legend`, and `inspecting`
-combines all of these.
+`pictures` draws them, `sheets` arranges them, using `fonts` and `legend`, and `inspecting` combines
+all of these.
 """
 
 from beam_tfr.inspection.inspecting import Inspection, inspect

@@ -48,7 +48,7 @@ class Inspection(Printable):
         num_records: number of records in all files; in damaged files, only those before the damage.
         records: the requested records.
         split: the requested split; None for all.
-        problem: describes damage, or the missing parts of an incomplete dataset; else empty.
+        problem: describes damage, or the missing parts of an incomplete dataset; otherwise empty.
         is_chosen: whether `record` or `where` chose the records.
     """
 
@@ -251,7 +251,7 @@ def _ignore(progress: Progress) -> None:
 
 
 def _find_wrong_shard(dataset: Manifest) -> str:
-    """Describes the first shard that is missing or has the wrong size; empty if there is none."""
+    """Returns what is wrong with the first shard that is missing or has the wrong size, if any."""
     try:
         check_shard_files(dataset, dataset.splits.values())
     except DataError as error:

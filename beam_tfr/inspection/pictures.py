@@ -212,7 +212,7 @@ def _read_pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.u
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
     """Returns the pixels of the image, or of the first other feature that is an image, else None.
 
-    They may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four channels are CMYK.
+    The pixels may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four channels are CMYK.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.

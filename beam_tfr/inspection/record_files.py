@@ -25,7 +25,7 @@ class InspectedFile:
         path: local or gs://.
         num_bytes: size of the file.
         num_records: number of records according to the manifest; None without a manifest, when only
-            reading the file shows it.
+            reading the file shows the number.
     """
 
     path: str

@@ -76,8 +76,8 @@ class AssignmentPacker:
     This makes fewer elements, and needs a third of the bytes.
 
     Args:
-        max_bytes: number of bytes to hold at most, and of packed references per value; eight times
-            as many while a shard has less than `WORTH_BYTES`.
+        max_bytes: the values are packed once they have this many bytes, or up to eight times as
+            many while shards have less than `WORTH_BYTES` each.
         kind: the kind of packed values: `IMAGES`, `KNOWN` or `EARLIER`.
     """
 
@@ -215,5 +215,5 @@ def _check_different(ordered: Sequence[tuple[bytes, bytes]]) -> None:
         if order == next_order:
             raise DataError(
                 f"two images have the key {to_text(key_of(ref))}: an archive counts as the folder "
-                "of the same name, and only one of both can be in `input=`"
+                "of the same name, and only one of the two can be in `input=`"
             )

@@ -46,7 +46,7 @@ Bucket = tuple[str, int]  # a split, and a bucket of its order
 def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], split: str) -> int:
     """Computes the number of shards for a split.
 
-    It depends on the data and the options, never on the machine.
+    The number depends on the data and the options, never on the machine.
 
     For example, 3,000 images of 15 kB are 45 MB: one shard by the target size, but 12 by the
     minimum of one shard per 256 images, so 12.

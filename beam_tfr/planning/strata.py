@@ -153,7 +153,7 @@ class Group(NamedTuple):
         return cls(name, ordered, splits or borrowed)
 
     def list_open_splits(self) -> list[str]:
-        """Lists the splits among which fractions choose: those that hold its images; empty for any.
+        """Lists the splits with images of the group, among which fractions choose; empty for any.
 
         New images follow the majority of the others.
         """
@@ -161,7 +161,7 @@ class Group(NamedTuple):
         return sort_splits(self.splits) if are_all_placed else self._list_fullest()
 
     def _list_fullest(self) -> list[str]:
-        """Lists the splits that have the most images of the group; may be empty."""
+        """Lists the splits that have the most images of the group; none if no split has any."""
         most = max(self.splits.values(), default=0)
         return sort_splits(split for split, images in self.splits.items() if images == most)
 

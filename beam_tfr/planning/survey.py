@@ -35,9 +35,9 @@ BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
-    """Returns the position of an image in the order of its split: 16 bytes.
+    """Returns the key, 16 bytes, by which the images of a split are ordered.
 
-    This is the BLAKE2b hash of seed and key.
+    It is the BLAKE2b hash of the seed and the image's key.
     """
     return order_keys(seed, [to_bytes(key)])[0]
 

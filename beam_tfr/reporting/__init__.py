@@ -2,7 +2,7 @@
 
 measuring      turns the contents of all shards into histograms, extremes and samples
 odd_labels     finds labels that differ from nearly all others in a folder
-neighbors      finds labels that differ from those of the most similar rows
+neighbors      finds rows whose class differs from that of the most similar rows
 mask_samples   looks at values, margins and edges of some masks
 unlike_boxes   finds boxes with the size of another class
 unlike_looks   finds images that look least like their class

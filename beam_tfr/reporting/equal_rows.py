@@ -19,7 +19,7 @@ Hashes = NDArray[np.uint64]
 
 
 class EqualRows(NamedTuple):
-    """Rows that are equal in all columns but those in which no two rows have the same value.
+    """Rows that are equal in all columns, except in columns where no two rows have the same value.
 
     Attributes:
         number: number of rows that equal others.

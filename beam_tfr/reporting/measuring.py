@@ -321,7 +321,7 @@ class _Meter:
 
 
 def _can_compare_rows(dataset: Manifest, columns: Sequence[str]) -> bool:
-    """Whether rows without images are few enough to compare, and these columns suffice for it."""
+    """Whether rows without images are few enough to compare, and these columns suffice to do so."""
     if dataset.names.sha256 or dataset.counts["written"] > MOST_ROWS:
         return False
     declared = dataset.options.get("feature_columns", {})

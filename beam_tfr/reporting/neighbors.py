@@ -1,4 +1,4 @@
-"""Finds labels that differ from those of the nearest rows, if these nearly always agree."""
+"""Finds rows whose class differs from that of their neighbors, in data where few rows differ."""
 
 from typing import NamedTuple
 
@@ -48,8 +48,8 @@ class Contradicted(NamedTuple):
 def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
     """Finds rows far from their own class whose neighbors nearly all have one other class.
 
-    The farthest rows come first. Finds none if neighbors do not predict the class: if less than 90
-    % of all rows have the class of most of their neighbors.
+    The farthest rows come first. Finds none if neighbors do not predict the class, that is, if
+    fewer than 90% of all rows have the class of most of their neighbors.
 
     Args:
         values: the columns that define distance [rows, columns]; NaN counts as the median.
@@ -61,7 +61,7 @@ def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
 
 
 def _find_among_few(values: Floats, labels: Rows) -> Contradicted:
-    """Finds such rows, if there are few enough to compare each with all others."""
+    """Finds rows as `find_contradicted` does, by comparing each row with all others."""
     nothing = Contradicted(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if len(labels) < _LEAST_ROWS or not values.shape[1] or len(np.unique(labels)) < 2:
         return nothing

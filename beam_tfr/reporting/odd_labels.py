@@ -73,8 +73,8 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
 def _find_usual_classes(dataset: Manifest, cut: str) -> dict[str, int]:
     """Maps each group to the class of nearly all its records, if some have another class.
 
-    Empty if nearly all groups have only one class, as folders of classes do, or if there are too
-    many groups for classes.
+    The result is empty if nearly all groups have only one class, as folders of classes do, or if
+    there are too many groups for classes.
     """
     counts = collections.defaultdict[str, collections.Counter[int]](collections.Counter)
     for _, groups, names, labels in _read_groups(dataset, cut):

@@ -66,7 +66,8 @@ def read_rejects(folder: str, sources: Sequence[str]) -> ShownRejects:
     Without a complete dataset, reads the rejects of the run that failed because of them.
 
     Raises:
-        NotFoundError, DataError: there is neither, or the list of rejects is damaged.
+        NotFoundError, DataError: there is neither a dataset nor a failed run, or the list of
+            rejects is damaged.
         UsageError: the sources are not those of the dataset, or the dataset is not complete.
     """
     path = storage.check_path(folder, option="path")

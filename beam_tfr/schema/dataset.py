@@ -71,8 +71,8 @@ REJECT_REASONS: dict[str, str] = {
     "damaged-image": "the content is in an image format but does not decode to the end",
     "unsupported-image": "no installed decoder reads this kind of image",
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
-    "masks-too-large": "the masks of its boxes take more pixels to draw, or more bytes, than "
-    "allowed",
+    "masks-too-large": "the masks of its boxes have more pixels to process, or need more bytes, "
+    "than allowed",
     "too-much-memory": "decoding takes more memory than --max_decode_bytes",
     "too-many-scans": "a progressive JPEG with so many scans that decoding would take minutes",
     "taken-down": "has the same bytes as an image that `beam-tfr remove` took down",

@@ -28,7 +28,7 @@ class EncodedRef(NamedTuple):
         size_bytes: in decimal digits.
         generation: in decimal digits.
         crc32c: in decimal digits; empty if unknown.
-        split: name of the split; until `transforms.splitting` has chosen one, a `SplitField`.
+        split: name of the split; until `transforms.splitting` has chosen a split, a `SplitField`.
         labels: class names, each after a line feed.
         label_ids: in decimal digits, separated by commas; "-" for None.
         reason: why the image is a reject; empty if it is not a reject.

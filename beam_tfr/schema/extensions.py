@@ -105,7 +105,8 @@ def stem_of_image(path: str) -> str:
 def may_describe_image(path: str) -> bool:
     """Whether a file may describe the image with the same name, judging by the file's extension.
 
-    True for any extension but those of images, archives and files that are known to be others.
+    True for any extension except those of images, of archives, and of files that are known not to
+    describe images.
     """
     if not _EXTENSION.search(path) or has_image_name(path):
         return False

@@ -200,7 +200,7 @@ class Appearance(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """The part of a source that is used, and the part of its record that it fills.
+    """The part of a source that is used, and the part of the record that it fills.
 
     `images.mapping` uses it to map points and boxes. Rectangles are (left, top, right, bottom) in
     continuous coordinates, in which the first pixel covers 0 to 1.

@@ -15,7 +15,8 @@ _RANGE = re.compile(
 def expand_ranges(patterns: Iterable[str], *, option: str) -> list[str]:
     """Replaces each pattern that has ranges with the patterns that it stands for, in order.
 
-    If one end of a range begins with 0, its numbers have as many digits as the longer end.
+    If either end of a range has a leading zero, all numbers in the range are padded with zeros to
+    the length of the longer end.
 
     Args:
         patterns: patterns, with or without ranges.

@@ -1,7 +1,7 @@
 """Fills in paths of masks and other images in `--pair`: `../masks/{stem%_rgb}_mask.png`.
 
 {path} is the key of the image without its extension, {folder} its folder, {stem} its name. As in
-shells, `%TEXT` removes TEXT from the end, and `#TEXT` from the beginning, if it is there.
+shells, `%TEXT` removes TEXT from the end, and `#TEXT` from the beginning, if TEXT is there.
 """
 
 import os

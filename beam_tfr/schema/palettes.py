@@ -37,7 +37,7 @@ class Palette(NamedTuple):
         return self._replace(colors=tuple(colors), used=tuple(used))
 
     def find_conflict(self, other: "Palette") -> str:
-        """Describes a color or index that two masks use for different things; empty if none."""
+        """Returns how two masks use a color or index differently; empty if they do not."""
         if other.colors == self.colors:
             return ""
         for index in sorted({*self.used} & {*other.used}):
@@ -86,7 +86,7 @@ def add_palette(kept: list[Palette], palette: Palette) -> None:
 
 
 def describe_palettes(palettes: Iterable[Palette]) -> str:
-    """Describes which palettes of masks conflict; empty if none do."""
+    """Returns a message about masks whose palettes conflict; empty if there are none."""
     kept = list[Palette]()
     for palette in palettes:
         add_palette(kept, palette)

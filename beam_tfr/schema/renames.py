@@ -54,7 +54,7 @@ def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[
 
 
 def original_names(names: Iterable[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Returns class name -> its name before renaming; of several, the first in order."""
+    """Returns class name -> its name before renaming; if there are several, the first in order."""
     olds = dict[str, str]()
     for old, new in sorted(renames.items(), reverse=True):
         olds[new] = old

@@ -35,8 +35,8 @@ def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
 def label_path(image: str) -> str:
     """Returns the path of an image's label file.
 
-    "labels" replaces the last folder named "images" in the path; without one, the file is next to
-    the image.
+    "labels" replaces the last folder named "images" in the path; without such a folder, the file is
+    next to the image.
     """
     stem = os.path.splitext(image)[0]
     return "/labels/".join(f"{stem}.txt".rsplit("/images/", 1))

@@ -39,8 +39,8 @@ class FindCopies(beam.PTransform):
         only_torn: whether to skip clusters that are already in a single split.
 
     Output: packed (key, NUL, name of the cluster), as for `ChooseSplits.groups`. With `rejects`,
-    packed (key, NUL, a sentence that names the image it is a copy of), as `reject_copies` takes
-    them.
+    packed (key, NUL, a sentence that names the image of which it is a copy), as `reject_copies`
+    accepts them.
     """
 
     base: BaseDataset
@@ -84,7 +84,7 @@ class FollowCopies(beam.PTransform):
     """Finds images that take the place of a copy when a dataset is updated, and their splits.
 
     An image that is kept takes the place of the images dropped for it. An image that was dropped
-    takes the place of the one that was kept, if that one is gone or both may now become records.
+    takes the place of the kept image, if the latter is gone or both may now become records.
 
     Attributes:
         before: the dataset.
@@ -124,7 +124,7 @@ class _Followers(NamedTuple):
 
     @classmethod
     def link(cls, _: None, before: Mapping[bytes, bytes], now: Mapping[bytes, bytes]) -> Self:
-        """Links such images to the records whose place they may take.
+        """Links dropped images to the records whose place they may take.
 
         Args:
             before: key of an image that was dropped -> the sentence about it.

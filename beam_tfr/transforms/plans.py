@@ -102,7 +102,7 @@ class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
     Claims the output for the plan. Only references are shuffled, each once and as short bytes,
-    along with the order keys of some. Every planned shard is emitted, even if it is empty.
+    along with the order keys of some of them. Every planned shard is emitted, even if it is empty.
 
     Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
@@ -212,7 +212,7 @@ def _order_shard(
 ) -> Iterator[ShardWork]:
     """Orders the references of a shard, and adds the results of earlier runs.
 
-    These are the shard itself if an earlier run finished it; otherwise, in an update, the known
+    The result is the shard itself if an earlier run finished it; otherwise, in an update, the known
     facts about its images.
     """
     _, parts = shard_parts

@@ -75,8 +75,8 @@ class MatchImages(beam.PTransform):
         labeler: reads labels and splits from paths.
         root: folder that keys are relative to, with a trailing slash; empty for the folder that all
             patterns share.
-        input_list: file with more patterns, read by a worker, since a pipeline cannot hold millions
-            of patterns.
+        input_list: file with additional patterns, read by a worker, since a pipeline cannot hold
+            millions of patterns.
         exclude: patterns of files to skip.
         keep_damaged: whether a damaged archive becomes a reject.
 
