@@ -346,7 +346,8 @@ class ColumnKind(FeatureKind):
         is_plain: whether it holds numbers or strings of any meaning, which may even be places in
             images.
         may_be_bad: whether the values in all of the first rows may be bad, and dropped with their
-        boxes. holds_files: whether its cells are paths of files, which are read with the images.
+            boxes.
+        holds_files: whether its cells are paths of files, which are read with the images.
     """
 
     text: str

@@ -61,7 +61,7 @@ class Source:
         decode: decodes to the end and closes the file. Its argument is the smallest (height, width)
             to which it may scale down; None for no scaling. Raises RejectError `damaged-image`.
         memory: returns how many bytes `decode` uses at most for the same argument, until the pixels
-        are resized.
+            are resized.
     """
 
     format: str

@@ -1,7 +1,7 @@
 """Reads a dataset as a `tf.data.Dataset`, in a reproducible order.
 
-Never imports Beam. `open` works without TensorFlow, which is imported when a function that needs it
-is first accessed.
+This package never imports Beam. `open` works without TensorFlow, which is imported on first access
+to a function that needs TensorFlow.
 """
 
 import importlib
@@ -42,8 +42,8 @@ def feature_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
     `tf.data.experimental.make_batched_features_dataset` accepts them too.
 
     Returns:
-        Feature name -> `tf.io.FixedLenFeature` of the feature's shape, or `tf.io.RaggedFeature` for
-        lists of any length.
+        Feature name -> `tf.io.FixedLenFeature` with the feature's shape, or `tf.io.RaggedFeature`
+        for lists of any length.
 
     Raises:
         DataError: the folder holds no complete dataset.

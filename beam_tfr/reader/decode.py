@@ -59,12 +59,13 @@ class Decoder:
         parts: where the records of the dataset are stored.
         image: decodes one image.
         output: "pair", "dict", "image", "encoded"; "raw_record" decodes nothing.
-        sizes: how to batch images of different sizes: "padded" or "ragged"; None: not at all.
+        sizes: how to batch images of different sizes: "padded" or "ragged"; None if they cannot be
+            batched.
         one_hot: whether labels become float32 [n, classes].
         weighted: whether elements have a weight, which is 0 for fillers.
-        boxes: format of the boxes; None: elements have no boxes.
-        max_boxes: number of boxes for each image; None: any number.
-        target: the column to return instead of the labels; None: the labels.
+        boxes: format of the boxes; None if elements have no boxes.
+        max_boxes: number of boxes for each image; None for any number.
+        target: the column to return instead of the labels; None for the labels.
     """
 
     dataset: Manifest
@@ -85,12 +86,12 @@ class Decoder:
 
     @functools.cached_property
     def labelled(self) -> bool:
-        """Whether there are labels, or boxes or a column instead of them."""
+        """Whether elements have labels, or boxes or a column instead."""
         return bool(self.boxes or self.target) or self.dataset.feature_kinds.label is not None
 
     @property
     def holds_images(self) -> bool:
-        """Whether the records are images, rather than files, arrays or table rows."""
+        """Whether the records hold images, rather than files, arrays or table rows."""
         return self.image.options.encoding in IMAGE_ENCODINGS
 
     @functools.cached_property
@@ -210,7 +211,7 @@ class Decoder:
     ) -> Any:
         """Calls a function for each example of a batch, and batches the results.
 
-        For a single example, outside a batch, calls the function once.
+        For a single example that is not in a batch, calls the function once.
 
         Args:
             decode: the function.
@@ -242,7 +243,7 @@ class Decoder:
             return self._decoded(tf.identity(records), places)
 
     def _find_problems(self, record: Any, place: Any) -> Any:
-        """Returns a dataset with a message about a record if it cannot be decoded, else empty."""
+        """Returns a dataset with a message if a record cannot be decoded; otherwise it is empty."""
 
         def describe(_: Any, place: Any) -> Any:
             file, number = self.parts.locate(place[1])
@@ -272,14 +273,14 @@ class Decoder:
         return (image, target, weight) if self.weighted else (image, target)
 
     def _target(self, features: Mapping[str, Any]) -> Any:
-        """Returns the target of training: an image's boxes, a column, or labels."""
+        """Returns the target of training: boxes, a column, or labels."""
         if self.boxes:
             return {key: features[key] for key in (BOXES_KEY, CLASSES_KEY)}
         return features[self.target or self.dataset.names.label]
 
 
 class Batch:
-    """A batch of images being decoded, as a `features.base.TensorReading`.
+    """A batch of images that is being decoded: a `features.base.TensorReading`.
 
     Args:
         decoder: decodes the batch.
@@ -319,7 +320,7 @@ class Batch:
 
     @functools.cached_property
     def units(self) -> Any:
-        """The width and height of the unit square, in the unit in which the request wants boxes."""
+        """The width and height of an image in the unit of the requested boxes."""
         sizes = self._sizes
         if self._decoder.image.image_size:
             height, width = self._decoder.image.image_size
@@ -367,7 +368,7 @@ class Batch:
         return pngs.with_values(pixels)
 
     def _no_box_pixels(self) -> Any:
-        """Returns the masks of an image without boxes: no decoder can stack an empty list."""
+        """Returns the masks of an image without boxes, since no decoder can stack an empty list."""
         if self._decoder.sizes == "ragged":
             nothing = tf.zeros([0, 0, 0], tf.uint8)
             return tf.RaggedTensor.from_tensor(nothing, ragged_rank=2)

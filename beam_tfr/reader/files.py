@@ -1,8 +1,9 @@
-"""Reads the records of any TFRecord files, as `load_records`; errors name the file.
+"""Reads the records of any TFRecord files, as `load_records`; errors mention the file.
 
     files ──interleave──▶ chunks of records, read by `records.tfrecords` ──unbatch──▶ records
 
-TensorFlow's own reader takes some truncated gzip files for complete, and its errors name no file.
+TensorFlow's own reader treats some truncated gzip files as complete, and its errors mention no
+file.
 """
 
 import itertools
@@ -30,14 +31,15 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads any TFRecord files, whether uncompressed or gzip, which their content shows.
+    """Reads any TFRecord files, uncompressed or compressed with gzip, which their content shows.
 
     Args:
         paths: one or more files or patterns, local or gs://. Patterns are written as for `convert`:
-            `*` any name, `**/` any number of folders, `?`, `[abc]`, `{a,b}`. Files are read in the
-            order of `paths`, and those of one pattern in sorted order; each file is read once.
-        streams: number of files to read in parallel, in turns of 64 records: faster on gs://, but
-            in a different order. With 1, files are read one after another.
+            `*` matches any name, `**/` any number of folders; `?`, `[abc]` and `{a,b}` are allowed
+            too. Files are read in the order of `paths`, and those that match one pattern in sorted
+            order; each file is read once.
+        streams: number of files to read in parallel, 64 records at a time from each: faster on
+            gs://, but in a different order. With 1, files are read one after another.
         max_record_bytes: longer records count as damage. Each open file takes up to three times
             this much memory.
 
@@ -47,8 +49,8 @@ def load_records(
     Raises:
         UsageError: a path or pattern matches no file, or an argument is wrong.
 
-    Iterating raises tf.errors.InvalidArgumentError, which names file, record and byte, where a file
-    is damaged, and tf.errors.NotFoundError for a file that has disappeared.
+    Iterating raises tf.errors.InvalidArgumentError, which mentions file, record and byte, where a
+    file is damaged, and tf.errors.NotFoundError for a file that has disappeared.
     """
     files = _list_paths(paths)
     streams = check_integer("streams", streams, 1, bits=10)

@@ -16,13 +16,13 @@ _VP8X_REFUSED = 0x10 | 0x02  # flags: transparency, animation; some of these cra
 
 
 def check_header(data: Any, form: str, most_pixels: int) -> Any:
-    """Returns the bytes of an image after a check of its header.
+    """Returns the bytes of an image after checking its header.
 
     Evaluating the result fails unless the image has this format, and its header states at most
     `most_pixels` pixels.
 
     Args:
-        data: scalar string; for PNGs, of any shape.
+        data: a scalar string; for PNGs, strings of any shape.
         form: jpeg, png or webp.
         most_pixels: the largest number of pixels that the image may have.
     """

@@ -36,7 +36,7 @@ def _decode_png(data: Any, channels: int) -> Any:
 
 
 def _decode_webp(data: Any, channels: int) -> Any:
-    """Decodes the first frame, without `channels=3`, which rejects an alpha plane."""
+    """Decodes the first frame, without `channels=3`, which would reject an alpha channel."""
     frames = tf.io.decode_webp(data)
     return frames[0, :, :, :channels]
 
@@ -64,9 +64,10 @@ class ImageDecoder:
 
     Attributes:
         options: how the images were converted.
-        image_size: height and width to resize images to; None keeps their size.
-        crop: the part of an image to resize. None: all of it; "center": the largest centered part
-            with the new aspect ratio; "random": a random part, possibly mirrored.
+        image_size: height and width to resize images to; None to keep their sizes.
+        crop: the part of an image to resize: None for the whole image, "center" for the largest
+            centered part with the new aspect ratio, or "random" for a random part, possibly
+            mirrored.
         seed: seed for random parts.
     """
 
@@ -86,9 +87,8 @@ class ImageDecoder:
 
         Args:
             data: scalar string.
-            image_format: scalar string; has no effect unless the dataset has images in several
-                formats.
-            place: int64 [2], (epoch, number of the example).
+            image_format: scalar string; only used if the dataset has images in several formats.
+            place: int64 [2]: (epoch, number of the example).
         """
         encoding = self.options.encoding
         if encoding == "keep":
@@ -126,7 +126,7 @@ class ImageDecoder:
         return tf.saturate_cast(rounded, tf.uint8)
 
     def _decode_part(self, name: str, data: Any, key: Any) -> Any:
-        """Decodes the part of an image to resize; of a JPEG, decodes nothing else."""
+        """Decodes the part of an image that is to be resized; in a JPEG, decodes only this part."""
         channels = self.options.channels
         if self.crop and name == "jpeg":
             shape = tf.io.extract_jpeg_shape(data)
@@ -240,7 +240,7 @@ def _decode_mask(data: Any) -> Any:
 
 
 def _nearest(begin: Any, end: Any, target_size: int, size: Any) -> Any:
-    """Returns the pixels to take along one side, to resize a part of it: int32 [target_size].
+    """Returns the pixels to take along a side in order to resize a part of it: int32 [target_size].
 
     Args:
         begin, end: ends of the part, as fractions of the side; the part is mirrored if the end
@@ -263,7 +263,7 @@ def _is_mirrored(key: Any) -> Any:
 def fold(key: Any, number: Any) -> Any:
     """Derives a key for TensorFlow's stateless random functions from another key and a number.
 
-    The key is [2] with the dtype of `number`. It equals the one from `tf.random.fold_in` with
+    The key is [2] with the dtype of `number`. It equals the key from `tf.random.fold_in` with
     `alg="philox"`, which takes 38 ops.
     """
     word = tf.convert_to_tensor(number)

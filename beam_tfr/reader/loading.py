@@ -65,16 +65,16 @@ def load(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
-            slices by examples in the order on disk, which is random within a split: "train[:80%]",
-            "train[1000:]", "train[-50:]". A slice of "all" counts all splits as one sequence.
-            Percentages are rounded down.
+        split: name of a split; several splits, "train+validation"; all, "all"; all but some,
+            "all-fold4"; or slices by examples in the order on disk, which is random within a split:
+            "train[:80%]", "train[1000:]", "train[-50:]". A slice of "all" treats all splits as one
+            sequence. Percentages are rounded down.
         batch_size: total examples per batch, over all hosts; a multiple of `num_hosts`. Each host
             gets `batch_size / num_hosts`. None yields single examples.
         remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
-            yields a smaller batch, "drop" omits them, "pad" fills the batch up with black images of
-            label 0 and weight 0 (every element then has a weight). None: "keep" on one host, "drop"
-            on several.
+            yields a smaller batch, "drop" omits these examples, "pad" fills the batch up with black
+            images of label 0 and weight 0 (every element then has a weight). None means "keep" on
+            one host, "drop" on several.
         shuffle: whether to shuffle by (`seed`, epoch); otherwise, all epochs have the same order.
             True shuffles shards, then records within windows, and reads shards from beginning to
             end. To permute the whole split in each epoch, read it with `beam_tfr.Records` or
@@ -82,21 +82,21 @@ def load(
         seed: seed for the shuffle and random crops.
         epoch: number of the first epoch. Without `repeat` and `start_step`, each iteration over a
             shuffled dataset has a new order (Keras starts more iterations than it trains epochs, so
-            it is not guaranteed which order an epoch gets).
+            which order an epoch gets is not guaranteed).
         repeat: number of epochs; True repeats forever, False means one epoch. Epoch i equals
             `load(epoch=epoch + i)`, with its own last batch, and every iteration is the same.
         start_step: number of this host's elements to skip, as if they had been read. It may exceed
-            an epoch: reading then starts in a later one, even without `repeat`. Skipped examples
+            an epoch: reading then starts in a later epoch, even without `repeat`. Skipped examples
             are not decoded, and shards that contain only skipped examples are not opened.
-        streams: number of parts of the split to read in parallel; changes the order. Unshuffled,
-            streams=1 gives the order on disk.
-        host_index: which of the hosts this is, from 0; needed if there are several.
+        streams: number of parts of the split to read in parallel; changes the order. Without
+            shuffling, streams=1 gives the order on disk.
+        host_index: number of this host, from 0; needed if there are several hosts.
         num_hosts: number of hosts. Each gets different examples and the same number of batches.
             Over all hosts, a step contains the same examples for any number of hosts. A host reads
             `1 / gcd(num_hosts, streams)` of the records: only its own if `num_hosts` divides
             `streams`, otherwise also some that it skips.
-        output: "pair": (image, label), or only the image if the dataset has no labels; the label
-            is -1 where a table had none (Keras' losses take `ignore_class=-1`). "dict": all
+        output: "pair": (image, label), or only the image if the dataset has no labels; the label is
+            -1 where a table had no label (Keras' losses accept `ignore_class=-1`). "dict": all
             features by the manifest's names, but with decoded pixels instead of encoded bytes: the
             image as `image`, masks as `mask` (int32 [batch, height, width]), and the images of
             pairs under their names (like masks). "image": only the image. "encoded": like "pair",
@@ -109,40 +109,41 @@ def load(
             cropped along with the image, and so are boxes if `boxes` is set.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
             to the largest size, or "ragged". None raises an error.
-        one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
-            of several, and 0 for the others. Otherwise they are int64 [batch], or an int64
-            tf.RaggedTensor if images have several labels.
+        one_hot: labels become float32 [batch, classes]: 1 for each class of the image, and 0 for
+            the others. Otherwise they are int64 [batch], or an int64 tf.RaggedTensor if images have
+            several labels.
         boxes: returns the objects in each image instead of its labels, with their boxes in this
             format, named as in Keras: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
             width, height, as in COCO) or "center_xywh", in pixels of the returned image; "rel_xyxy"
-            and so on as fractions of its height and width. "pair" gives (image,
-            {"boxes": float32 [objects, 4], "classes": int64 [objects]}); "dict" has `boxes`,
-            `classes`, and if the dataset has masks of boxes, `masks` (uint8 [objects, height,
-            width] of 0 and 1), instead of the features that they are made from. Boxes follow
-            `image_size` and `crop`: they are clipped and mirrored with the pixels. An object is
-            dropped, with all its features, if less than a tenth of its box's area is left.
-        max_boxes: makes boxes dense [batch, max_boxes, 4] and classes [batch, max_boxes], padded
-            with 0 and -1. If an image has more objects, the first are kept. Without `max_boxes`,
-            both are tf.RaggedTensors.
+            and so on in fractions of its height and width. "pair" gives (image, {"boxes": float32
+            [objects, 4], "classes": int64 [objects]}); "dict" has `boxes`, `classes` and, if the
+            dataset has masks of boxes, `masks` (uint8 [objects, height, width] of 0 and 1), instead
+            of the features from which these are made. Boxes follow `image_size` and `crop`: they
+            are clipped and mirrored with the pixels. An object is dropped, with all its features,
+            if less than a tenth of its box's area is left.
+        max_boxes: makes boxes and classes dense, [batch, max_boxes, 4] and [batch, max_boxes],
+            padded with 0 and -1. If an image has more objects, only the first ones are kept.
+            Without `max_boxes`, boxes and classes are tf.RaggedTensors.
         target: column to return instead of the labels, such as a number to predict: int64, float32
             or string [batch].
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with
-        "pad" weights float32 [batch]; a dict has them as `weight`. There is 1 channel with --color
-        gray, otherwise 3: with --color keep, gray images have three equal channels (up to 1 apart
-        for WebP, which has no gray). Height and width are static if all images have the same size,
-        otherwise None. The batch dimension is absent without `batch_size`, static if all batches
-        are equal, and otherwise None. The cardinality is known. The dataset's `class_names` is a
-        tuple, indexed by label; datasets returned by `map`, `take` and so on lack it.
+        "pad" also weights float32 [batch]; in a dict, these are `weight`. There is 1 channel with
+        --color gray, otherwise 3: with --color keep, gray images have three equal channels (in
+        WebP, which does not support gray, they may differ by 1). Height and width are static if all
+        images have the same size, otherwise None. The batch dimension is absent without
+        `batch_size`, static if all batches are equal, and otherwise None. The cardinality is known.
+        The dataset's `class_names` is a tuple, indexed by label; datasets returned by `map`, `take`
+        and so on lack this attribute.
 
     Raises:
         UsageError: an argument is wrong, or conflicts with another.
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size, or TensorFlow cannot read gs://.
 
-    Iterating raises tf.errors.InvalidArgumentError, which names file and record, where a shard or
-    an image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a
+    Iterating raises tf.errors.InvalidArgumentError, which mentions file and record, where a shard
+    or an image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a
     shard that has disappeared.
     """
     folder = check_folder(path)
@@ -256,7 +257,7 @@ def check_access(path: str) -> None:
 
 
 def _check_no_boxes(dataset: Manifest, crop: str) -> None:
-    """Checks that a dataset has no boxes, since a crop would not move them."""
+    """Checks that a dataset has no boxes, since a crop would not move the boxes."""
     if dataset.feature_kinds.boxes:
         raise UsageError(
             "does not move the boxes of objects: add `boxes=`, such as "
@@ -287,8 +288,8 @@ class Schedule(NamedTuple):
     ) -> "Schedule":
         """Plans to start at a step, counted from the beginning of an epoch.
 
-        A step beyond the end of that epoch starts in a later one; if several epochs are requested,
-        skipped epochs count.
+        If the step is beyond the end of the epoch, reading starts in a later epoch; if several
+        epochs are requested, the skipped epochs count.
 
         Raises:
             UsageError: the step is beyond the last of several epochs.

@@ -9,7 +9,7 @@ def check_output(decoder: Decoder, batch_size: int | None) -> None:
     """Checks that the options have an effect on the output.
 
     Raises:
-        UsageError: an option has no effect, or the output cannot contain what the option requests.
+        UsageError: an option has no effect, or the output cannot contain what an option requests.
     """
     if not decoder.holds_images:
         _check_without_images(decoder)
@@ -38,7 +38,7 @@ def _check_without_images(decoder: Decoder) -> None:
 
 
 def _check_undecoded(decoder: Decoder, reason: str) -> None:
-    """Checks that no option applies to images, since no image is decoded."""
+    """Checks that no option applies to images only, since no image is decoded."""
     options = {"image_size": decoder.image.image_size, "sizes": decoder.sizes}
     for option, value in options.items():
         if value is not None:

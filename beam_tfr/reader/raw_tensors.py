@@ -12,8 +12,8 @@ _MOST_SHAPE_BYTES = 40  # in a serialized shape [height, width, channels]
 def parse_pixels(data: Any) -> Any:
     """Parses a serialized TensorProto, a scalar string: uint8 [height, width, channels].
 
-    The tensor has no more bytes than the proto, whereas `tf.io.parse_tensor` turns a proto of 20
-    bytes that states a shape but has no content into gigabytes of zeros.
+    The tensor has no more bytes than the proto, whereas `tf.io.parse_tensor` may turn a proto of 20
+    bytes, which states a shape but has no content, into gigabytes of zeros.
     """
     types = {"dtype": tf.int32, "tensor_shape": tf.string, "tensor_content": tf.string}
     dtypes, shapes, contents = _read_fields(data, "TensorProto", types)
@@ -34,7 +34,7 @@ def _read_fields(protos: Any, message: str, types: dict[str, Any]) -> list[Any]:
     Args:
         protos: string, of any shape.
         message: the type of the protos.
-        types: name of each field -> dtype of its values.
+        types: name of each field to read -> dtype of its values.
     """
     names = [*types]
     fields = tf.io.decode_proto(protos, f"tensorflow.{message}", names, [*types.values()])

@@ -53,7 +53,7 @@ class PartTensors:
             self.numbers = tf.constant(np.cumsum(counts) - counts)
 
     def locate(self, number: Any) -> tuple[Any, Any]:
-        """Returns the file of an example and the number of its record there, both as strings.
+        """Returns the file of an example and the number of its record in the file, as strings.
 
         Args:
             number: number of the example in the selection.
@@ -85,7 +85,7 @@ class Streams:
     padding: bytes
 
     def chunks(self, size: int, epoch: Any, first: Any) -> Any:
-        """Returns this host's records of an epoch from a position on; both are scalar int64.
+        """Returns this host's records of an epoch from a position on; the two are scalar int64.
 
         The elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
         place is (epoch, number of the example in the selection, or `FILLER`).
@@ -127,13 +127,13 @@ class Streams:
         return max(1, self.order.window // most_streams)
 
     def begin(self, stream: Any) -> Any:
-        """Returns where a stream begins in the epoch, which is where the previous stream ends."""
+        """Returns where in the epoch a stream begins, which is where the previous stream ends."""
         numbers = range(self.order.streams + 1)
         begins = np.array([*map(self.order.low, numbers)], np.int64)
         return tf.gather(begins, stream)
 
     def _shuffle(self, numbers: Any, epoch: Any, window: Any) -> Any:
-        """Returns where the records of each stream are in a window, in the order of the epoch.
+        """Returns where the records of each stream are in a window that has the order of the epoch.
 
         Args:
             numbers: numbers of the examples in the window, one block after another: int64 [n].
@@ -172,7 +172,7 @@ class Streams:
 
 
 class Blocks:
-    """Blocks of records from this host's streams, from a window of an epoch on.
+    """Blocks of records from this host's streams, beginning with a window of an epoch.
 
     Args:
         streams: the streams.
@@ -278,7 +278,7 @@ class Blocks:
         tf.raw_ops.Assert(condition=held <= MOST_WINDOW_BYTES, data=[message])
 
     def _places(self, index: Any) -> tuple[Any, Any]:
-        """Returns where the records of one block from each stream are in the epoch.
+        """Returns where in the epoch the records of one block from each stream are.
 
         Also returns which of the records are examples. Fillers have the place of the last example.
 
@@ -356,7 +356,8 @@ def _strings(variant: Any) -> Any:
 def first_that_works(function: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """Returns the result of a function, or of another function if the first raises an error.
 
-    Costs a small iterator: microseconds for a batch, half the time of decoding for a single image.
+    This costs a small iterator: microseconds for a batch, but half the decoding time of a single
+    image.
     """
     start = tf.data.Dataset.from_tensors(0)
     results = start.map(lambda _: function()).ignore_errors()

@@ -1,4 +1,4 @@
-"""Runs Keras trainings that can resume within an epoch."""
+"""Trains Keras models; training can resume within an epoch."""
 
 import os
 import warnings
@@ -21,7 +21,7 @@ _OWN = ("epoch", "start_step", "repeat", "initial_epoch", "steps_per_epoch", "x"
 
 class _Backup(keras.callbacks.BackupAndRestore):
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restores nothing: the weights are already loaded, and `Model.fit` gets the epoch."""
+        """Restores nothing: the weights are already loaded, and `Model.fit` is told the epoch."""
 
 
 @without_traceback
@@ -38,19 +38,19 @@ def fit(
 ) -> keras.callbacks.History:
     """Trains a model on a split of a dataset; the same program resumes within an epoch.
 
-    The optimizer counts the steps, so its backup shows where to resume. A training that was killed
-    and resumed ends with the same weights as an uninterrupted one, if operations are deterministic
-    and no layer has a random state.
+    The optimizer counts the steps, so its backup shows where to resume. A training run that was
+    killed and resumed ends with the same weights as an uninterrupted run if operations are
+    deterministic and no layer has a random state.
 
     Args:
         model: a model that is built and compiled.
         path: the folder that `convert` wrote, local or gs://.
         epochs: total number of epochs to train.
         backup: a folder for backups of this training only; remove it when training is done.
-        save_freq: steps between backups.
+        save_freq: number of steps between backups.
         callbacks: additional Keras callbacks.
-        fit_options: more arguments for `Model.fit`, such as `validation_data`, `class_weight` and
-            `verbose`.
+        fit_options: further arguments for `Model.fit`, such as `validation_data`, `class_weight`
+            and `verbose`.
         load_options: arguments for `load`: `split`, `batch_size`, `seed` and so on; `shuffle` is
             True by default.
 
@@ -146,7 +146,7 @@ def _restore(model: keras.Model, folder: str) -> None:
 
 
 def _load_backup(model: keras.Model, path: str) -> str:
-    """Loads a backup; returns what is wrong with it, or an empty string."""
+    """Loads a backup; returns what is wrong with the backup, or an empty string."""
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError) as error:
@@ -155,7 +155,7 @@ def _load_backup(model: keras.Model, path: str) -> str:
 
 
 def _begin_history(model: keras.Model) -> keras.callbacks.History:
-    """Makes the history of a training that has not run an epoch yet."""
+    """Makes the history of a training run that has not finished an epoch yet."""
     history = keras.callbacks.History()
     history.set_model(model)
     history.on_train_begin()

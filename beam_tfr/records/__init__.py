@@ -1,1 +1,1 @@
-"""Reads and writes records: TFRecord files, the Examples in them, and tensors from arrays."""
+"""Reads and writes records: TFRecord files, the Examples in them, and tensors made from arrays."""

@@ -39,7 +39,7 @@ _HEADER_ERRORS = (
 
 
 class _NpyHeader(NamedTuple):
-    """The facts that the header of a .npy file states.
+    """What the header of a .npy file states.
 
     Attributes:
         shape: shape of the array.
@@ -64,7 +64,7 @@ def parse_array(data: bytes) -> Array:
         The array as a TensorProto, in C order; bytes (`S`) and text (`U`, as UTF-8) become strings.
 
     Raises:
-        RejectError: `not-an-array`, also for objects, records and times; `damaged-array`.
+        RejectError: `not-an-array`, also for arrays of objects, records or times; `damaged-array`.
     """
     header = _read_header(data)
     shape = header.shape
@@ -112,7 +112,7 @@ def _read_header(data: bytes) -> _NpyHeader:
     """Reads the header of a file, which may contain anything.
 
     Raises:
-        RejectError: `not-an-array`: the file has no known version; `damaged-array`.
+        RejectError: `not-an-array`: the version of the file is unknown; `damaged-array`.
     """
     file = io.BytesIO(data)
     try:
@@ -134,7 +134,7 @@ def _read_header(data: bytes) -> _NpyHeader:
 
 
 def _is_possible(shape: Sequence[Any]) -> bool:
-    """Whether a tensor can have a shape, which is anything that NumPy accepts as one."""
+    """Whether a tensor can have a shape; this may be any value that NumPy accepts as a shape."""
     if len(shape) > MAX_RANK or {*map(type, shape)} - {int}:
         return False
     if min(shape, default=0) < 0:
@@ -166,6 +166,6 @@ def _tensor_content(array: np.ndarray[Any, Any]) -> bytes | list[bytes]:
 def _encode_text(characters: bytes) -> bytes:
     """Encodes a string in an array as UTF-8.
 
-    For an invalid character, NumPy's own conversion ends in an internal error of the interpreter.
+    For invalid characters, NumPy's own conversion ends in an internal error of the interpreter.
     """
     return characters.decode("utf-32-le").rstrip("\0").encode()

@@ -1,8 +1,8 @@
 """Defines the contents of a shard: a table with a row for each record, in the order of the records.
 
-A row holds the place of its record, all its values except the payload, and values that are known
-only while the record is made. The columns follow from the features of the dataset
-(`contents_columns`), and their names from those of the features:
+A row holds the position of its record in the file, all values of the record except the payload, and
+values that are known only while the record is made. The columns follow from the features of the
+dataset (`contents_columns`), and their names from the names of the features:
 
     image/filename             ─▶ key
     image/class/label, …/text  ─▶ label, class
@@ -65,7 +65,7 @@ class ContentsColumn:
     several: ClassVar[bool] = False
 
     def arrow_type(self) -> Any:
-        """Returns the type of the column in a `pyarrow.Schema`."""
+        """Returns the type of the column for a `pyarrow.Schema`."""
         pa = need_pyarrow()
         types = {
             "string": pa.string(),
@@ -76,7 +76,7 @@ class ContentsColumn:
         return types[self.kind]
 
     def cell(self, values: Sequence[Any] | None) -> Any:
-        """Returns the cell for a record, given the values of a feature; None if there are none."""
+        """Returns the cell for a record, given the values of a feature; None for no values."""
         return _shorten(values[0]) if values else None
 
 
@@ -96,14 +96,14 @@ class ListColumn(ContentsColumn):
 
 
 class SizeColumn(ContentsColumn):
-    """A column of sizes in bytes, each the total of all values of a feature."""
+    """A column of sizes in bytes; each is the total size of all values of a feature."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         return None if values is None else sum(map(len, values))
 
 
 class DigestColumn(ContentsColumn):
-    """A column of SHA-256 digests, which the feature holds in hex."""
+    """A column of SHA-256 digests; the feature holds them in hex."""
 
     def cell(self, values: Sequence[Any] | None) -> Any:
         if not values or len(values[0]) != 64:
@@ -142,7 +142,7 @@ def contents_columns(
 
     Args:
         present: name -> (dtype, shape) of the features of the dataset.
-        names: names of the key and label features, and of payloads.
+        names: names of the features for keys, labels and payloads.
     """
     fixed = {
         names.key: "key",
@@ -177,7 +177,7 @@ def _free_name(
 ) -> str:
     """Finds a free name for the column of a feature.
 
-    While another column has the name, one more `_` is added, and after eight of these a number.
+    While another column has the name, one more `_` is appended; after eight of these, a number.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
@@ -212,7 +212,7 @@ def contents_schema(present: Mapping[str, FeatureSpec], names: RecordNames) -> A
 def contents_row(
     values: Mapping[str, Sequence[Any]], columns: Mapping[str, ContentsColumn]
 ) -> dict[str, Any]:
-    """Returns the cells that a record determines: column -> value.
+    """Returns the cells that follow from a record: column -> value.
 
     Args:
         values: feature -> values, as `examples.parse_example` returns them.
@@ -222,7 +222,7 @@ def contents_row(
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
-    """Returns the cells of a newly made image or array that its record does not hold."""
+    """Returns the cells for a newly made image or array that do not follow from its record."""
     cells: dict[str, Any] = {
         "source_bytes": value.source_bytes,
         "source_crc32c": value.source_crc32c,
@@ -235,7 +235,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
 
 
 def with_places(rows: Any, places: RecordPlaces) -> Any:
-    """Returns contents, a `pyarrow.Table`, with the columns that state where the records are."""
+    """Returns contents, a `pyarrow.Table`, with added columns that state where the records are."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
         column = pa.array(values, pa.int64())
@@ -247,7 +247,7 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
     """Joins the contents of a shard into a `pyarrow.Table`.
 
     Args:
-        rows: column -> value, null if the value is missing; or tables of several rows.
+        rows: dicts of column -> value, where missing values become null; or tables of several rows.
         schema: schema of the dataset's contents.
         split, shard: split and number of the shard.
     """
@@ -265,7 +265,7 @@ def join_rows(rows: Sequence[Any], schema: Any, *, split: str, shard: int) -> An
 
 
 def _tables_of(rows: Sequence[Any], schema: Any) -> Iterator[Any]:
-    """Yields tables with these columns, one for each run of consecutive rows."""
+    """Yields tables with these columns; consecutive dicts become one table."""
     pa = need_pyarrow()
     for are_rows, group in itertools.groupby(rows, lambda row: isinstance(row, dict)):
         if are_rows:

@@ -1,7 +1,6 @@
 """Writes and reads the file with the contents of a shard: a small Parquet file.
 
-It is not compressed, so that reading it needs no more memory than the file has bytes, whoever wrote
-it.
+The file is not compressed, so reading it needs no more memory than its size, whoever wrote it.
 """
 
 import io
@@ -108,7 +107,7 @@ def _names_of(schema: Any, kind: Any) -> set[str]:
 
 
 def _check_metadata(metadata: Any, num_rows: int) -> None:
-    """Checks that pyarrow wrote a file, and that the file has a row for each record.
+    """Checks that a file was written by pyarrow, and has a row for each record.
 
     Raises:
         ValueError: another program wrote the file, or its number of rows differs.
@@ -133,7 +132,7 @@ def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
 
 
 def _check_texts(column: Any) -> None:
-    """Checks that no string in a column is longer than those that convert writes.
+    """Checks that no string in a column is longer than the strings that convert writes.
 
     Raises:
         ValueError: a string is longer.

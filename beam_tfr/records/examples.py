@@ -1,4 +1,4 @@
-"""Serializes images, arrays, files and rows as tf.train.Example, and parses Examples."""
+"""Serializes images, arrays, files and rows as tf.train.Example messages, and parses these."""
 
 import contextlib
 import functools
@@ -48,9 +48,9 @@ def build_record(
 
     Args:
         encoding: option of `ConvertOptions`.
-        value: what earlier steps made from the source: an `Image`, an `Array`, bytes, or nothing.
-        ref: its reference, with the features that a table gives the record.
-        columns: these features, if the record's features differ from those of the reference.
+        value: what earlier steps made from the source: an `Image`, an `Array`, bytes, or None.
+        ref: the reference to the source, with the features that a table adds to the record.
+        columns: the features to add, if they differ from those of the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
@@ -117,7 +117,7 @@ def _add_names(values: Values, ref: ImageRef, names: RecordNames, sha256: str) -
 
 
 def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = b"") -> bytes:
-    """Serializes a tf.train.Example; equal values in any order give equal bytes.
+    """Serializes a tf.train.Example; the bytes do not depend on the order of the features.
 
     Args:
         values: feature name -> (dtype, values); an empty list keeps its dtype.
@@ -133,11 +133,11 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
 def with_names(
     serialized: bytes, ref: ImageRef, names: RecordNames, features: Container[str]
 ) -> bytes:
-    """Returns a record with the labels and columns of a reference; everything else stays.
+    """Returns a record with the labels and columns of a reference; all else stays.
 
     Args:
         serialized: the record.
-        ref: a reference to the same source; without `columns`, the record keeps its own columns.
+        ref: a reference to the same source; if it has no `columns`, the record keeps its own.
         names: names of the label features.
         features: names of the features that are neither labels nor columns.
     """
@@ -156,7 +156,7 @@ def with_names(
 def with_renamed_classes(
     serialized: bytes, names: RecordNames, renames: Mapping[str, str]
 ) -> bytes:
-    """Returns a record with renamed classes, and the same ids.
+    """Returns a record with renamed classes, whose ids stay.
 
     Args:
         serialized: the record.
@@ -174,7 +174,7 @@ def with_renamed_classes(
 
 
 def with_label_ids(serialized: bytes, ref: ImageRef, names: RecordNames) -> bytes:
-    """Returns a record of boxes with the class ids of a reference.
+    """Returns a record whose boxes have the class ids of a reference.
 
     The reference may have labels for more boxes.
     """
@@ -196,7 +196,7 @@ def _set(target: Any, values: Iterable[Any]) -> None:
 class TooManyValuesError(ValueError):
     """A record with too many features or values to parse.
 
-    Parsing needs up to 100 times their bytes in memory.
+    Parsing a record needs up to 100 times its size in memory.
     """
 
 
@@ -204,7 +204,7 @@ def read_message(serialized: bytes) -> Any:
     """Parses a tf.train.Example.
 
     Raises:
-        TooManyValuesError: the bytes hold more than `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
+        TooManyValuesError: the bytes exceed `MAX_FEATURES`, `MAX_VALUES` or `_MAX_OTHERS`.
         ValueError: the bytes are not a tf.train.Example.
     """
     if len(serialized) > _FEW_BYTES:
@@ -231,7 +231,7 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
 def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
     """Checks that a record that was parsed as a tf.train.Example really is one.
 
-    Other messages may parse too, without features or with only some of them.
+    Other messages may be parsed too, as an Example with no features or only some of them.
 
     Raises:
         ValueError: the record is another message.
@@ -291,7 +291,7 @@ class _Counter:
                 self.count(depth + 1, number, begin, stop)
 
     def _count_values(self, kind: int, begin: int, stop: int) -> int:
-        """Counts the values in a field of a list; numbers may be packed."""
+        """Counts the values in a field of a list of values; numbers may be packed."""
         if kind == _BYTES_LIST:
             return 1
         if kind == _FLOAT_LIST:
@@ -311,7 +311,7 @@ class _Counter:
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, begin and end of each field in a message.
+    """Yields the number, the begin and the end of each field in a message.
 
     Ends at the first field that no parser accepts.
 

@@ -1,4 +1,4 @@
-"""Inflates gzip files that may be damaged, up to the last intact byte and in bounded memory."""
+"""Inflates gzip files that may be damaged, up to the damage, and in bounded memory."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ _WBITS = 31  # zlib expects the header and trailer of gzip
 
 
 class InflateError(Exception):
-    """Damage in a gzip stream after the last piece that was yielded."""
+    """A gzip stream is damaged after the last piece that was yielded."""
 
 
 def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -25,7 +25,7 @@ def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _GzipStream:
-    """A gzip file that is read in chunks: members, each with a header and a trailer."""
+    """A gzip file that is read in chunks; it consists of members with a header and a trailer."""
 
     def __init__(self) -> None:
         self._inflater = zlib.decompressobj(_WBITS)

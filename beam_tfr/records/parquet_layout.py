@@ -1,13 +1,14 @@
 """Reads how an untrusted Parquet file stores its values, before a library decodes them.
 
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say, and
-pyarrow's own access to damaged metadata can crash the process. This module reads what
-https://parquet.apache.org/docs/file-format/metadata describes; only the pages are reliable.
+pyarrow's own access to damaged metadata can crash the process. This module reads the metadata (see
+https://parquet.apache.org/docs/file-format/metadata) and the headers of the pages; only the latter
+are reliable.
 
-A guarded process with limited memory, such as the one that reads tables (`inputs.parquet_file`),
-could handle the same files, but it costs each process that reads another 0.25 s and 77 MiB, and the
-limit works only on Linux; this module takes 0.3 ms per file. Tables need the guarded process: other
-programs compress them, and nothing but their pages bounds them.
+A guarded process with limited memory, such as that for tables (`inputs.parquet_file`), could handle
+the same files, but would cost each reading process 0.25 s and 77 MiB more, and the limit works only
+on Linux; this module takes 0.3 ms per file. Tables need the guarded process: other programs write
+them compressed, so nothing bounds how many values they hold.
 """
 
 from typing import Any
@@ -60,7 +61,7 @@ def count_values(data: bytes, columns: int) -> list[int]:
     """Counts the values in the data pages of each column.
 
     Raises:
-        ValueError: the file is damaged or compressed, or has more columns.
+        ValueError: the file is damaged or compressed, or has more columns than expected.
     """
     counts = [0] * columns
     try:
@@ -75,7 +76,7 @@ def count_values(data: bytes, columns: int) -> list[int]:
 
 
 def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
-    """Counts the values in the data pages of a column in a row group, given its metadata."""
+    """Counts the values in a column's data pages in a row group, given the column's metadata."""
     first_data_page = column[_COLUMN_FIRST_DATA_PAGE]
     begin = min(first_data_page, column.get(_COLUMN_DICTIONARY_PAGE, first_data_page))
     end = begin + column[_COLUMN_COMPRESSED_SIZE]
@@ -95,9 +96,9 @@ def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
 
 
 class _ThriftReader:
-    """Reads values in Thrift's compact protocol, from a position on.
+    """Reads values in Thrift's compact protocol, starting at a position.
 
-    Methods raise ValueError or IndexError if the bytes are something else.
+    Methods raise ValueError or IndexError if the bytes are not such values.
     """
 
     def __init__(self, data: bytes, position: int) -> None:

@@ -1,6 +1,6 @@
 """Finds keys that occur more than once in a dataset or in tables.
 
-This takes 24 bytes per key, and keys can be compared in 256 parts.
+This takes 24 bytes of memory per key; the keys can be compared in 256 parts, one at a time.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def hash_key(key: bytes) -> bytes:
 
 
 def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray[Any]:
-    """Returns the hashes of a file's keys with their positions, 24 bytes each.
+    """Returns the hashes and positions of a file's keys, 24 bytes for each key.
 
     Args:
         file: number of the file.
@@ -41,7 +41,7 @@ def number_keys(file: int, hashes: bytes | bytearray, first: int = 0) -> NDArray
 
 
 def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
-    """Yields (part, rows as bytes), in 256 parts; equal keys are in the same part."""
+    """Divides rows into 256 parts, yielded as (part, rows as bytes); equal keys share a part."""
     parts = rows["hash"][:, 0] & np.uint64(_PARTS - 1)
     for part in np.unique(parts):
         yield int(part), rows[parts == part].tobytes()
@@ -50,10 +50,10 @@ def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
 def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     """Finds the keys that occurred before.
 
-    Returns the positions of each repeat, and of the occurrence before it, sorted.
+    Returns, sorted, the positions of each repeated key and of its previous occurrence.
 
     Args:
-        data: results of `number_keys` for any files, or one part of each, in any order.
+        data: results of `number_keys` for any files, or one part of each result, in any order.
     """
     rows = _sort_keys(data)
     positions = rows[["file", "number"]]
@@ -75,7 +75,7 @@ def find_repeated_keys(data: bytes) -> RepeatedKeys:
 
 
 def merge_parts(parts: Iterable[RepeatedKeys]) -> RepeatedKeys:
-    """Merges the repeated keys of all parts; each key is in one part."""
+    """Merges the repeated keys of all parts; each key is in only one part."""
     merged = dict[bytes, tuple[KeyPosition, KeyPosition]]()
     for part in parts:
         merged.update(part)
@@ -91,7 +91,7 @@ def _sort_keys(data: bytes) -> NDArray[Any]:
 
 
 def _find_equal(rows: NDArray[Any]) -> NDArray[Any]:
-    """Finds the indices of sorted hashes that equal the next one."""
+    """Finds the indices of sorted hashes that equal the next hash."""
     hashes = rows["hash"]
     is_repeated = (hashes[1:] == hashes[:-1]).all(axis=1)
     return np.flatnonzero(is_repeated)

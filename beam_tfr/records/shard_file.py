@@ -1,8 +1,8 @@
-"""Compresses, hashes and counts what is written to a shard's file, and finds records in it.
+"""Compresses, hashes and counts the bytes written to a shard's file, and finds records in it.
 
-`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here. This
-gives stored blocks (RFC 1951), which are used for payloads that are already compressed, the same
-bytes however the records arrive, and lets any record be read by itself:
+`records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here. So
+stored blocks (RFC 1951), which are used for payloads that are already compressed, have the same
+bytes however the records arrive, and any record can be read by itself:
 
     stored       blocks of 65,535 bytes: byte u of the records is in block u // 65,535, whose header
                  has 5 bytes, after the 10 bytes of the gzip header
@@ -61,7 +61,7 @@ class ShardFile:
 
     Attributes:
         num_bytes: bytes in the file so far.
-        length: bytes of records so far.
+        length: bytes of the records so far, uncompressed.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -77,8 +77,8 @@ class ShardFile:
     def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         """Writes framed records of these sizes.
 
-        Returns where to start inflating to read each record; None for each if the file is not
-        deflated.
+        Returns, for each record, where to start inflating in order to read it; None if the file is
+        not deflated.
         """
         self.write(frames)
         return [None] * len(sizes)
@@ -116,7 +116,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
     @abc.abstractmethod
     def _compress(self, data: bytes) -> None:
-        """Appends the blocks for the next bytes, except bytes that have to wait for others."""
+        """Appends the blocks for the next bytes; some bytes may have to wait for more."""
 
     @abc.abstractmethod
     def _end_blocks(self) -> None:
@@ -185,7 +185,7 @@ def stored_range(begin: int, end: int) -> tuple[int, int]:
 
 
 def _stored_position(position: int, block: int) -> int:
-    """Computes where a byte of the records, or their end, is in the file.
+    """Computes where a byte of the records, or the end of the records, is in the file.
 
     Args:
         position: position of the byte in the records.

@@ -56,9 +56,9 @@ class Tensor(NamedTuple):
 def _make_classes() -> dict[str, Any]:
     """Makes the classes of all messages in tensorflow.proto.txt, including nested ones.
 
-    All classes are kept alive: protobuf holds the class of a nested message only weakly, so the
-    garbage collector in one thread could free it while another thread gets it, and the process
-    would crash.
+    All classes are kept alive: protobuf holds only a weak reference to the class of a nested
+    message, so the garbage collector in one thread could free the class while another thread is
+    getting it, and the process would crash.
     """
     text = pathlib.Path(__file__).with_name("tensorflow.proto.txt").read_text()
     pool = descriptor_pool.DescriptorPool()
@@ -98,7 +98,7 @@ def serialize_tensor(
 
 
 def parse_tensor(data: bytes) -> Tensor | None:
-    """Parses a serialized tensor; returns None for anything else."""
+    """Parses a serialized tensor; returns None if the bytes are anything else."""
     try:
         message = message_class("TensorProto").FromString(data)
     except DecodeError:

@@ -34,8 +34,8 @@ class RecordError(DataError):
     Attributes:
         file: path of the file.
         record: number of the record, from 0.
-        offset: where the record begins or the stream ends too early, in bytes of the uncompressed
-            stream.
+        offset: where the record begins, or where the stream ends too early, in bytes of the
+            uncompressed stream.
         problem: what is wrong there.
     """
 
@@ -59,8 +59,9 @@ class RecordFile:
 
     Attributes:
         path: local or gs://.
-        record: number of the last record, from 0; after the end, the number of records.
-        offset: where that record begins in the uncompressed stream, in bytes.
+        record: number of the record that was read last, from 0; after the end, the number of
+            records.
+        offset: where this record begins in the uncompressed stream, in bytes.
 
     Args:
         path: local or gs://.
@@ -145,9 +146,9 @@ class RecordFile:
         return RecordError(self.path, self.record, self.offset + behind, problem)
 
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
-        """Adds pieces of the stream to the start of a record until it is long enough.
+        """Appends pieces of the stream to the start of a record until it is long enough.
 
-        Returns no bytes at the end of the stream.
+        At the end of the stream, returns no bytes.
         """
         pieces = [begun]
         size = len(begun)
@@ -195,7 +196,7 @@ def max_record_bytes_in(file_bytes: int) -> int:
 
 
 def frame(data: bytes) -> bytes:
-    """Frames a record as in a file: its length and its bytes, each with a checksum."""
+    """Frames a record as in a file: its length and its bytes, each followed by a checksum."""
     return b"".join((_frame_header(len(data)), data, FOOTER.pack(masked_crc(data))))
 
 
@@ -212,7 +213,7 @@ def unframe_records(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
 
 
 def describe_damage(framed: bytes, size: int) -> str:
-    """Describes what is wrong with a frame that should have this size; empty if nothing is."""
+    """Returns what is wrong with a frame that should have this size; empty if nothing is."""
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(_frame_header(size - FRAME_BYTES)):
@@ -226,7 +227,7 @@ def describe_damage(framed: bytes, size: int) -> str:
 def masked_crc(data: bytes) -> int:
     """Computes the checksum of the TFRecord format: CRC-32C, rotated and offset.
 
-    The mask keeps a CRC of data that contains CRCs strong.
+    The mask keeps the CRC strong if the data contains CRCs.
     """
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -235,8 +236,8 @@ def masked_crc(data: bytes) -> int:
 def is_gzip(first: bytes) -> bool:
     """Whether a file is compressed with gzip, given its first `HEADER_BYTES` or more.
 
-    A bare record of 35,615 bytes also begins with gzip's magic number, but its length matches the
-    checksum.
+    An uncompressed record of 35,615 bytes also begins with gzip's magic number, but its length
+    matches the checksum.
     """
     return first.startswith(MAGIC) and not begins_record(first)
 

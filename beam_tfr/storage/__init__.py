@@ -64,7 +64,7 @@ def join(folder: str, name: str) -> str:
 
 
 def work_path(output: str, name: str) -> str:
-    """Returns the path of a file in the work folder of an output; for an empty name, the folder."""
+    """Returns the path of a file in the work folder of an output, or of the folder itself."""
     return join(join(output, WORK_FOLDER), name)
 
 
@@ -102,20 +102,21 @@ def walk(
 ) -> Iterator[Entry]:
     """Yields every file below a folder: on gs:// sorted by name, on disk in no particular order.
 
-    Links are followed, but each folder is listed once, whatever links lead to it. A dangling link
-    is listed with size 0, so that reading it fails with the reason. Folder objects of gs:// (a
-    trailing slash, no bytes) are skipped.
+    Links are followed, but each folder is listed only once, whichever links lead to it. A dangling
+    link is listed with size 0, so that reading it fails with the reason. Folder objects on gs://
+    (with a trailing slash and no bytes) are skipped.
 
     Args:
         folder: local or gs://.
         descend: whether to enter a local folder, given its path.
-        prefix: prefix of the paths below the folder; other files may be omitted (on gs:// they
-            are).
-        deep: whether files in subfolders are needed; if not, they may be omitted (on gs:// they
+        prefix: prefix of the wanted paths below the folder; other files may be omitted (on gs://
+            they are).
+        deep: whether files in subfolders are wanted; if not, they may be omitted (on gs:// they
             are).
         start, end: on gs://, only names in the bucket from `start` on and before `end`; empty for
             all.
-        note_repeat: called with the path of each link to a folder that is listed by another path.
+        note_repeat: called with the path of each link to a folder that is listed under another
+            path.
 
     Raises:
         OSError: the bucket does not exist, or a folder may not be listed.
@@ -134,7 +135,7 @@ def walk(
 def list_folder(folder: str, *, prefix: str = "") -> list[str]:
     """Lists the names of files in a folder that begin with a prefix, sorted.
 
-    Files in subfolders are not listed. None if the folder does not exist.
+    Files in subfolders are not listed. Returns None if the folder does not exist.
     """
     names = [entry.name for entry in list_files(folder, prefix=prefix)]
     return [name for name in names if name.startswith(prefix)]
@@ -184,12 +185,12 @@ def read_bytes(
         max_bytes: None for no limit.
         generation: required generation of the object, or modification time in ns of the file on
             disk; 0 for any.
-        cancelled: returns True once the result is no longer needed, which ends the retries.
+        cancelled: returns True once the result is no longer needed, which stops retries.
 
     Raises:
         FileNotFoundError: there is no such file or object.
-        ChangedError: the generation of the file differs (ESTALE), or it changed in each attempt to
-            read it (EBUSY).
+        ChangedError: the generation of the file differs (ESTALE), or the file changed in each
+            attempt to read it (EBUSY).
         OSError: the file cannot be read, or is not a regular file.
     """
     data = backend_of(path).read_bytes(
@@ -214,7 +215,7 @@ def read_existing(path: str) -> bytes | None:
 def may_pass(error: OSError) -> bool:
     """Whether a later attempt to read might succeed.
 
-    False only if the path is not a regular file, is a link to itself, or is an invalid name.
+    Returns False only if the path is not a regular file, is a link to itself, or is invalid.
     """
     return error.errno not in _CERTAIN_ERRORS
 
@@ -223,8 +224,8 @@ def is_gone(path: str, root: str = "") -> bool:
     """Whether a file that was not found certainly does not exist.
 
     This is certain if its folder contains other files, or its bucket responds. A missing or empty
-    folder may be an unmounted disk, unless a folder above it contains other files; only folders up
-    to a root, or the folder around the root, are looked at.
+    folder may be an unmounted disk, unless a folder above it contains other files; folders are
+    checked up to the folder around a root.
     """
     return backend_of(path).is_gone(path, root)
 
@@ -260,7 +261,7 @@ def sha256_of_small(path: str, max_bytes: int) -> str:
 
 
 def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> bytes:
-    """Reads a range of bytes from a file, fewer at its end; takes one request on gs://.
+    """Reads a range of bytes from a file, or fewer at its end; on gs://, this takes one request.
 
     Args:
         path: local or gs://.
@@ -354,7 +355,7 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function, which changes a file, for each of some files.
+    """Calls a function that changes a file for each of some files.
 
     On gs://, up to `REQUESTS` calls run in parallel. After an error, no further calls start.
     """
@@ -394,7 +395,7 @@ def find_link(folder: str) -> str:
 def is_writable(folder: str) -> bool:
     """Whether files can be created in a folder, or in the nearest existing folder above it.
 
-    On gs:// only a request could tell, so the answer is True.
+    On gs://, only a request could show this, so the function returns True.
     """
     return backend_of(folder).is_writable(folder)
 

@@ -51,7 +51,7 @@ class ChangedError(OSError):
 
 
 class PendingFile(contextlib.AbstractContextManager["PendingFile"]):
-    """A file being written; without `commit()`, nothing of it remains."""
+    """A file that is being written; without `commit()`, nothing of it remains."""
 
     _file: IO[bytes]
     closed = False  # pyarrow asks for it
@@ -138,7 +138,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def open_binary(self, path: str, max_bytes: int | None) -> IO[bytes]:
-        """Opens a file from its start; the part after `max_bytes` may be missing."""
+        """Opens a file at its start; the part after `max_bytes` may be missing."""
 
     @abc.abstractmethod
     def create(self, path: str, scratch: str, replace: bool) -> PendingFile: ...

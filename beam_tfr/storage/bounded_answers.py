@@ -1,4 +1,4 @@
-"""Limits responses to Google's client, since a service or proxy may send bytes without end."""
+"""Limits the responses to Google's client, since a service or proxy may send bytes without end."""
 
 import time
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class _BoundedBody:
     """The body of a response, limited in length; the body of an error response is cut off.
 
     Args:
-        body: the body from urllib3, which handles all other calls.
+        body: the body from urllib3, which handles all other method calls.
     """
 
     def __init__(self, body: urllib3.BaseHTTPResponse) -> None:

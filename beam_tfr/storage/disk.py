@@ -232,7 +232,8 @@ class _Walk:
 def _check_locale() -> None:
     """Checks that file names are decoded as UTF-8, as on other machines.
 
-    Otherwise keys would differ from those of the same files elsewhere, and some would name no file.
+    Otherwise keys would differ from those of the same files elsewhere, and some would match no
+    file.
 
     Raises:
         ValueError: file names are decoded in another encoding.
@@ -266,7 +267,7 @@ def _nearest_above(folder: str) -> str:
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file with a generation (0: any) for reading; returns its descriptor and status.
+    """Opens a file of a generation (0: any) for reading; returns its descriptor and status.
 
     Raises:
         OSError: the file does not exist, is not readable, is not a regular file, or its generation
@@ -303,7 +304,7 @@ class _SameSizeFile(io.FileIO):
 def _read_descriptor(descriptor: int, size: int) -> bytes:
     """Reads a number of bytes, or fewer at the end of the file.
 
-    A file object would make twice as many calls, each of which releases the GIL.
+    A file object would make twice as many system calls, each of which releases the GIL.
     """
     data = os.read(descriptor, size)
     while len(data) < size:
@@ -320,7 +321,7 @@ def _version(status: os.stat_result) -> tuple[int, int, int]:
 
 
 class DiskPendingFile(PendingFile):
-    """A file being written on disk: unfinished in `scratch`, then renamed."""
+    """A file that is being written on disk: unfinished in `scratch`, then renamed."""
 
     def __init__(self, path: str, scratch: str, replace: bool) -> None:
         self._path = path
@@ -363,7 +364,7 @@ class DiskPendingFile(PendingFile):
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Adds the path to errors, since the error for a full disk lacks it."""
+        """Adds the path to errors, since the error for a full disk lacks the path."""
         try:
             yield
         except OSError as error:
@@ -379,8 +380,8 @@ class DiskPendingFile(PendingFile):
 def _highest_folder(path: str, root: str) -> str:
     """Returns the folder, with a slash, below which missing folders are certainly missing.
 
-    That is the root, or the folder around an existing root, since masks are often stored next to
-    their images.
+    This is the folder around the root if the root exists, since masks are often stored next to
+    their images; otherwise it is the root.
     """
     is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
     root = os.path.realpath(root)

@@ -1,8 +1,8 @@
 """Downloads objects with one request each, and verifies their checksums.
 
-Google's client takes many times the CPU, and shares ten connections among all threads, so only its
-credentials are used here. A failed attempt starts over, because the service has checksums for whole
-objects only.
+Google's client takes many times the CPU time, and shares ten connections among all threads, so only
+its credentials are used here. A failed attempt starts over, because the service has checksums for
+whole objects only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Service(NamedTuple):
     Attributes:
         credentials: credentials from google.auth.
         refresh: a request for new tokens, from google.auth.
-        route: endpoint, proxy and certificates.
+        route: the endpoint, proxy and certificates.
     """
 
     credentials: Any
@@ -117,8 +117,8 @@ def fetch(
 ) -> str:
     """Writes the stored bytes of an object to an empty file; returns their Content-Encoding.
 
-    With a `part`, as in a Range header, writes only these bytes, for which the service sends no
-    checksum.
+    With a `part`, as in a Range header, writes only the bytes in the part, for which the service
+    sends no checksum.
     """
     deadline = Deadline(DEADLINE_S, THROTTLED_S)
 

@@ -30,7 +30,7 @@ UPLOAD_CHUNK_BYTES = 16 << 20  # 16 MiB of a large file are in memory at once
 
 
 def connect() -> None:
-    """Looks for credentials now, rather than on the first request.
+    """Looks for credentials now, instead of on the first request.
 
     Raises:
         OSError: there are no credentials.
@@ -135,7 +135,7 @@ class GcsBackend(Backend):
         return GcsPendingFile(path, replaced.generation if replaced else 0)
 
     def touch(self, path: str, deadline_s: float) -> None:
-        """Avoids `Blob.patch`, which also requests the ACL and so needs another permission."""
+        """Avoids `Blob.patch`, which also requests the ACL and so requires another permission."""
         query = {"projection": "noAcl"}
         payer = user_project()
         if payer:
@@ -157,7 +157,7 @@ class GcsBackend(Backend):
             return float(target.updated.timestamp())
 
     def move(self, source: str, target: str, generation: int) -> None:
-        """Moves with one atomic request: the service copies no bytes and keeps no deleted copy."""
+        """Moves an object with one atomic request, which copies no bytes and keeps no old copy."""
         from google.api_core.exceptions import MethodNotImplemented
 
         bucket_name, name = split_gcs(target)
@@ -236,7 +236,7 @@ def _list_pages(folder: str, **options: Any) -> Iterator[Any]:
 
 
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """Builds an entry from an object's properties, as the service names them; missing ones are 0.
+    """Builds an entry from an object's properties in the service's API; missing ones are 0.
 
     Raises:
         TypeError, ValueError, OverflowError: the properties are not in the service's format.
@@ -256,8 +256,8 @@ class GcsPendingFile(PendingFile):
 
     A streaming writer would publish a partial object when it is garbage collected. With a
     precondition on the generation, the upload replaces only the object that existed when this
-    writer was created, so a superseded writer replaces nothing. Equal bytes count as success: they
-    are from an earlier attempt whose response was lost.
+    writer was created, so a superseded writer replaces nothing. If the object has equal bytes
+    already, this counts as success: they are from an earlier attempt whose response was lost.
 
     Args:
         path: path of the object.
@@ -293,7 +293,7 @@ class GcsPendingFile(PendingFile):
             return int(target.generation or 0)
 
     def _is_uploaded(self, target: Any) -> bool:
-        """Whether the object has these bytes; also stores its generation in `target`."""
+        """Whether the object has the bytes of this file; also stores its generation in `target`."""
         import google_crc32c
 
         with contextlib.suppress(FileNotFoundError), named_errors(self._path, "get"):

@@ -2,7 +2,7 @@
 
 Transient failures (408, 429, 5xx, broken connections) are retried after exponential random waits,
 or after the time that the service asks for. Other failures become the OSError that a disk would
-raise; for 401 and 403, the error names the account, the permission and the bucket.
+raise; for 401 and 403, the error mentions the account, the permission and the bucket.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Access(NamedTuple):
     Attributes:
         project: project of the client; None for the project of the credentials.
         user_project: project billed for requests to requester-pays buckets; None to bill none.
-        impersonate: service accounts, each impersonating the next; the last one makes the requests.
+        impersonate: service accounts, each of which impersonates the next; the last one makes the
+            requests.
     """
 
     project: str | None = None
@@ -104,7 +105,7 @@ def user_project() -> str | None:
 
 
 def account() -> str:
-    """Names the account that makes the requests, for a message about permissions."""
+    """Returns a name for the account that makes the requests, for messages about permissions."""
     credentials = client()._credentials
     for attribute in ("service_account_email", "signer_email", "account"):
         name = getattr(credentials, attribute, None)
@@ -125,7 +126,7 @@ def blob(path: str) -> Blob:
 def retrying(
     deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Retry:
-    """Retries transient failures with exponential backoff, and as Retry-After requests.
+    """Retries after transient failures, with exponential backoff or as Retry-After requests.
 
     Args:
         deadline: when to give up; a number is in seconds from now.
@@ -284,7 +285,7 @@ def _describe_failure(error: Exception) -> tuple[int, str]:
 
 
 def _answer_of(error: Exception) -> str:
-    """Returns the response text of the service, without the text that the client adds to it."""
+    """Returns the text of the service's response, without the text that the client adds."""
     response = getattr(error, "response", None)
     message = getattr(error, "message", None) or getattr(response, "text", error)
     answer = re.sub(r"^[A-Z]+ \S+: ", "", str(message))

@@ -43,7 +43,7 @@ class NameRules(NamedTuple):
         return path.casefold() if self.ignores_case else path
 
     def describe_unifying(self) -> str:
-        """Says which differences between names this store ignores, for a message; empty if none."""
+        """Returns, for a message, which differences between names this store ignores, if any."""
         ignored = []
         if self.ignores_case:
             ignored.append("case")
@@ -56,7 +56,7 @@ class NameRules(NamedTuple):
         )
 
     def find_problem(self, folder: str, name: str) -> str:
-        """Says why a file cannot have a path in a folder; empty if it can."""
+        """Returns the reason why a file in a folder cannot have this name; empty if it can."""
         path = f"{folder.rstrip('/')}/{name}"
         encoded = os.fsencode(path)
         if len(encoded) > self.path_bytes:

@@ -12,7 +12,7 @@ _lock = threading.Lock()
 
 
 def note(path: str, size: int) -> None:
-    """Records that a file, or a part of it with this number of bytes, is read."""
+    """Records that a file, or a part of a file, with this number of bytes is read."""
     global num_bytes  # counted for the whole process
     with _lock:
         num_bytes += size
@@ -44,7 +44,7 @@ def forget_paths() -> None:
 
 
 def list_paths() -> list[str]:
-    """Lists at most three opened files: the largest ones, in descending order, and the last one."""
+    """Lists at most three opened files: the two largest, the larger first, and the last one."""
     with _lock:
         paths = sorted(_size_of, key=_size_of.__getitem__, reverse=True)
         return [*dict.fromkeys(filter(None, [*paths, _last_path]))]

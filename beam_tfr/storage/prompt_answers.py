@@ -1,7 +1,7 @@
-"""Limits the time for an HTTP response, which a service may send endlessly, byte by byte.
+"""Limits the time for an HTTP response, since a service may send one endlessly, byte by byte.
 
 The timeout of a socket only covers the time from one byte to the next. The standard library reads
-the head of a response, and the trailer of a chunked response, until they end.
+the head of a response, and the trailer of a chunked response, to the end.
 """
 
 import http.client
@@ -16,7 +16,7 @@ ANSWER_S = 120.0  # from the end of the head to the end of the answer
 
 
 class PromptResponse(http.client.HTTPResponse):
-    """A response that raises a TimeoutError if it takes longer than `HEAD_S` and `ANSWER_S`.
+    """A response that raises a TimeoutError if it takes longer than `HEAD_S` or `ANSWER_S`.
 
     It is used as the `response_class` of a connection.
     """

@@ -1,6 +1,6 @@
 """Limits and counts repeated requests to gs://.
 
-Beam's counters do not work in the threads that read, so the counts are kept here.
+Beam's counters do not work in the threads that read files, so the counts are kept here.
 """
 
 import collections
@@ -15,14 +15,15 @@ _served = -math.inf  # when a download last succeeded
 
 
 class Deadline:
-    """The deadline for a request with all its retries.
+    """The deadline for a request, including all retries.
 
-    A throttled request waits for its turn among many: giving up and starting over would only add
-    load.
+    A throttled request waits for its turn among many, because giving up and starting over would
+    only add load.
 
     Args:
-        seconds: from now; for a throttled request, from when this process last received an object.
-        most_s: from now, however many objects the process receives until then.
+        seconds: time from now; for a throttled request, time from when this process last received
+            an object.
+        most_s: maximum time from now, however many objects the process receives until then.
     """
 
     def __init__(self, seconds: float, most_s: float = 0.0) -> None:
@@ -58,8 +59,9 @@ def note_retry(status: int, seconds: float) -> None:
 def take_waits() -> collections.Counter[str]:
     """Returns the counts in this process since the last call.
 
-    The counters are `retries`, `too_many` for status 429, and `throttled_ms`, the time waited after
-    responses that ask for fewer requests; the part below a full second is counted in the next call.
+    The counters are `retries`, `too_many` for status 429, and `throttled_ms`, the time spent
+    waiting after responses that ask for fewer requests; the part below a full second is returned by
+    the next call.
     """
     with _LOCK:
         taken = _counts.copy()

@@ -46,74 +46,76 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     `beam_tfr.order`. Equal arguments give the same examples in the same order as
     `beam_tfr.reader.load`, on every machine and with any number of workers.
 
-    DataLoader's workers take turns. Each reads the records of all streams, but keeps and decodes
-    only its own: for 224x224 JPEGs, reading costs about a tenth of decoding. All workers together
-    hold one window of encoded records per stream.
+    DataLoader's workers take turns. Each worker reads the records of all streams, but keeps and
+    decodes only its own records: for 224x224 JPEGs, reading takes about a tenth of the time of
+    decoding. All workers together hold one window of encoded records per stream.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; "all"; all but some, "all-fold4"; or
-            slices by examples in the order on disk: "train[:80%]", "train[1000:]", as for
-            `beam_tfr.reader.load`.
-        batch_size: total examples per batch, over all ranks; a multiple of `world_size`. Each
-            rank gets `batch_size / world_size`. None yields single examples. DataLoader can then
-            batch images of one size, but each worker makes its own batches, so several may be
-            smaller, and there may be more than len(loader).
+        split: name of a split; several splits, "train+validation"; all, "all"; all but some,
+            "all-fold4"; or slices by examples in the order on disk: "train[:80%]", "train[1000:]",
+            as for `beam_tfr.reader.load`.
+        batch_size: total examples per batch, over all ranks; a multiple of `world_size`. Each rank
+            gets `batch_size / world_size`. None yields single examples. DataLoader can then batch
+            images of one size, but each worker makes its own batches, so several batches may be
+            smaller, and there may be more batches than len(loader).
         remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
             yields a smaller batch, and is an error if ranks would have different numbers of
-            batches; "drop" omits them (different ones in each shuffled epoch); "pad" fills the
-            batch up with black images of label 0 and weight 0. None: "keep" on one rank, "drop" on
-            several.
+            batches; "drop" omits these examples (different ones in each shuffled epoch); "pad"
+            fills the batch up with black images of label 0 and weight 0. None means "keep" on one
+            rank, "drop" on several.
         shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.
             "global" permutes the whole split and reads each record by itself, like
-            `beam_tfr.Records`; each worker reads only its own.
+            `beam_tfr.Records`; each worker reads only its own records.
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
         start_step: number of finished steps after which to resume, without decoding earlier
-            examples or opening shards that contain only those. It may exceed an epoch. It applies
-            only to the epoch in which it falls; all others start at their beginning.
-        rank, world_size: number of this process, and of all processes. None: from
-            torch.distributed if it is initialized, otherwise from the environment variables RANK
-            and WORLD_SIZE (which torchrun sets), otherwise 0 of 1.
-        streams: number of runs of records to read in parallel; changes the order. Unshuffled,
-            streams=1 gives the order on disk.
+            examples or opening shards that contain only such examples. It may exceed an epoch. It
+            applies only to the epoch in which the step falls; all other epochs start at their
+            beginning.
+        rank, world_size: number of this process, from 0, and total number of processes. If None,
+            they are taken from torch.distributed if it is initialized, otherwise from the
+            environment variables RANK and WORLD_SIZE (which torchrun sets); otherwise they are 0
+            and 1.
+        streams: number of runs of records to read in parallel; changes the order. Without
+            shuffling, streams=1 gives the order on disk.
         output: "pair": (image, label), or only the image if the dataset has no labels. "dict": all
             features by the manifest's names, but with decoded pixels instead of encoded bytes: the
             image as `image`, masks as `mask` (int32), and the images of pairs under their names
             (int32 too). "image": only the image. "encoded": like "pair", with the encoded bytes,
             for a decoder of your own (a batch has a list of them).
-        one_hot: labels become float32 [batch, classes]: 1 for the class of the image, or for each
-            of several, and 0 for the others.
+        one_hot: labels become float32 [batch, classes]: 1 for each class of the image, and 0 for
+            the others.
         boxes: returns the objects in each image instead of its labels, with their boxes in this
             format: see `beam_tfr.reader.load`. "pair" gives (image, {"boxes": float32 [objects, 4],
             "classes": int64 [objects]}), and a batch is a list of images and a list of such dicts,
-            as torchvision's detectors take them. "dict" has `masks` too, uint8 [objects, height,
+            as torchvision's detectors expect. "dict" also has `masks`, uint8 [objects, height,
             width], if the dataset has masks of boxes.
         target: column to return instead of the labels, such as a number to predict.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or
             masks or pairs in a "dict", it is called with (image, dict of the other features), and
-            returns such a pair. If it draws random numbers, a resumed run draws others; DataLoader
-            seeds PyTorch's generator in each worker.
+            returns such a pair. If it draws random numbers, a resumed run draws different ones;
+            DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names, indexed by label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    With remainder="pad", a weight follows image and label; a dict has it as `weight`. The image is
+    With remainder="pad", a weight follows image and label; in a dict, it is `weight`. The image is
     uint8 [batch, height, width, channels] with the same pixels as from `beam_tfr.reader.load`; 1
     channel after --color gray, otherwise 3. Labels are int64 [batch], weights float32 [batch],
     other numbers int64 or float32 [batch, …]; bytes, and lists of any length (such as several
     labels), are returned as a list with one item per example. Everything else is a NumPy array (for
-    single examples: an array, an int, a float, bytes), which DataLoader turns into tensors; it
-    leaves bytes alone. Results of `transform` are stacked if they are arrays, otherwise collated by
-    PyTorch. Other features of fillers are 0 or empty.
+    single examples: an array, an int, a float, bytes), which DataLoader turns into tensors, except
+    bytes. Results of `transform` are stacked if they are arrays, otherwise collated by PyTorch.
+    Other features of fillers are 0 or empty.
 
     Raises:
         UsageError: an argument is wrong, or batches are requested but images have different sizes.
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size.
 
-    Iterating raises DataError, which names file, record and cause, where data is damaged, and
+    Iterating raises DataError, which mentions file, record and cause, where data is damaged, and
     OSError if a file cannot be read.
     """
 
@@ -206,7 +208,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         return int(self._epoch.value)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iteration, also in persistent workers.
+        """Sets the epoch of the next iteration, even in persistent workers.
 
         Without a call, the next iteration repeats the last epoch.
         """
@@ -226,7 +228,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
     def share_of_worker(self, worker: int, num_workers: int) -> Iterator[Any]:
         """Yields the elements worker, worker + num_workers, … of the current epoch.
 
-        DataLoader takes one from each worker in turn, which restores the order.
+        DataLoader takes one element from each worker in turn, which restores the order.
         """
         check_integer("num_workers", num_workers, 1)
         check_integer("worker", worker, 0)

@@ -38,7 +38,7 @@ def damage(problem: str) -> DataError:
 class Share(NamedTuple):
     """One worker's share of an epoch.
 
-    Holds in memory the worker's own records from one window of each stream.
+    Only the worker's own records from one window of each stream are held in memory.
 
     Attributes:
         dataset: the dataset.
@@ -70,7 +70,7 @@ class Share(NamedTuple):
             yield [next(streams[number]) for number in numbers.tolist()]
 
     def _stream(self, stream: int, held: collections.Counter[int]) -> Iterator[LocatedRecord]:
-        """Yields the records of this share in a stream, read window by window.
+        """Yields the records of a stream that are in this share; reads window by window.
 
         Args:
             stream: number of the stream.

@@ -20,8 +20,8 @@ class ImageFormat(NamedTuple):
         lossless: whether the format stores pixels exactly; with --encoding keep, images in lossless
             formats become PNGs if they must be encoded again.
         needs_guard: whether files are decoded in a guarded process, because their header does not
-        bound the memory and time that the decoder uses, or because the decoder prints errors that
-        it should report.
+            bound the memory and time that the decoder uses, or because the decoder prints errors
+            that it should report.
     """
 
     matches: Callable[[bytes], object]
