@@ -70,6 +70,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_of_pages_has_no_syntax_errors(page: Path) -> None:
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        ast.parse(code)
+
+
 def test_the_readme_leads_to_every_page() -> None:
     assert not [
         page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in PAGES[0].read_text()
