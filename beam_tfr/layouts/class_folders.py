@@ -33,7 +33,7 @@ _LEAST_WORD = 3  # characters; a word this long is hardly part of another name b
 
 
 def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
-    """Returns folder -> the names of the image folders in it; the common folder is ""."""
+    """Returns folder -> the names of the image folders in it; "" stands for the common folder."""
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parent, _, name = folder.rpartition("/")
@@ -44,8 +44,8 @@ def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
 def describe_last_folders(folders: Mapping[str, int]) -> str:
     """Returns a message about classes that are probably not classes, or an empty string.
 
-    The default layout uses folders of images as classes. They are doubtful if there is only one, if
-    several folders contain the same names, or if all names suggest images, or parts of something.
+    The default layout uses folders of images as classes. Classes are doubtful if there is only one,
+    if several folders contain the same names, or if all names suggest images or parts of a class.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
@@ -59,7 +59,7 @@ def describe_last_folders(folders: Mapping[str, int]) -> str:
 
 
 def _describe_folders_of_one(names: Sequence[str]) -> str:
-    """Returns a message about image folders with these names that share one parent folder."""
+    """Returns a message about image folders with these names and a common parent folder."""
     if len(names) == 1 and names != [""] and not split_of_folder(names[0]):
         return (
             f"the only class is {names[0]}, the folder of all images: `layout='*'` converts "
@@ -112,7 +112,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
 
 
 def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
-    """Returns the first level where folders differ in more than splits, and their names there."""
+    """Returns the first level where folders differ in more than splits, and the names there."""
     level = len(common_start([folder.split("/") for folder in folders]))
     names = _list_names(folders, level)
     if find_unmarked_train(names):  # reported elsewhere
@@ -122,7 +122,7 @@ def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
 
 
 def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
-    """Suggests the layout that uses the folders at a level as classes; empty for one folder."""
+    """Suggests the layout that uses the folders at a level as classes, if there are several."""
     if len(names) < 2:
         return ""
     layout = parse_layout("{label}/**").below(level)
@@ -131,12 +131,12 @@ def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
 
 
 def _list_names(folders: Iterable[str], level: int) -> set[str]:
-    """Returns the names of folders at a level below the common folder, counted from 0."""
+    """Returns the names of folders at a level, counted from 0 below the common folder."""
     return {folder.split("/")[level] for folder in folders if folder.count("/") >= level}
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
-    """Returns all paths of the first name that several folders contain, or an empty list.
+    """Returns all paths that end in the first name in several folders, or an empty list.
 
     Args:
         names_in: folder -> names of the image folders in it.
@@ -150,10 +150,10 @@ def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
 
 
 def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
-    """Whether the names of folders suggest parts of what the folders around them hold.
+    """Whether the names of folders suggest parts of the outer folders' contents.
 
-    The names contain those of the outer folders, as in Archery/v_Archery_g01, or are one word and a
-    number, as in dog/clip1, dog/clip2 and cat/clip3.
+    The names contain those of the outer folders, as in Archery/v_Archery_g01, or consist of the
+    same word and a number, as in dog/clip1, dog/clip2 and cat/clip3.
 
     Args:
         names_in: folder -> names of the image folders in it.
@@ -176,8 +176,8 @@ class DeepFolder(NamedTuple):
     """A class folder that is deeper than other class folders.
 
     Attributes:
-        path: path of the folder, whose last part is its class.
-        outer: the folder above it that is a class, or looks like one.
+        path: path of the folder, whose last part is the class.
+        outer: an outer folder that is a class, or looks like one.
         images: number of images in the folder.
     """
 
@@ -189,13 +189,13 @@ class DeepFolder(NamedTuple):
 def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFolder]:
     """Finds class folders that are deeper than other class folders.
 
-    Such a folder is inside the folder of another class, at any depth, or merely below the level of
-    all other classes, such as dog/2021/summer next to cat, unless its class also has a folder at
-    their level.
+    Such a folder is inside the folder of another class, at any depth. Or it is merely below the
+    level of all other classes, such as dog/2021/summer next to cat, and its class has no folder at
+    that level.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
-        layout: the layout that read them.
+        layout: the layout that read the classes.
     """
     if layout.parts[-2:] != ("{label}", "*") or not folders:
         return []
@@ -214,7 +214,7 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
 
 
 def _find_outermost(folders: Iterable[str]) -> dict[str, str]:
-    """Maps each folder that is inside another to the outermost folder that contains it."""
+    """Maps each folder inside another folder to the outermost folder that contains it."""
     outermost = dict[str, str]()
     outer = ""
     for folder in sorted(folders, key="{}/".format):
@@ -226,7 +226,7 @@ def _find_outermost(folders: Iterable[str]) -> dict[str, str]:
 
 
 def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) -> str:
-    """Returns a message about the result of `find_deep_folders`; empty if it is empty."""
+    """Returns a message about the result of `find_deep_folders`, or an empty string."""
     if not deep_folders:
         return ""
     images = sum(folder.images for folder in deep_folders)
@@ -248,7 +248,7 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
 
 
 def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
-    """Names deep folders that share a name and so a class, such as bar/indoor and church/indoor."""
+    """Names deep folders with the same name, and so class, such as bar/indoor and church/indoor."""
     paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
     for folder in deep_folders:
         paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
@@ -301,7 +301,7 @@ def describe_ranges(keys: Iterable[str]) -> str:
 
 
 def describe_camera_folders(keys: Iterable[str]) -> str:
-    """Returns a message if cameras or dates have given all folders their names; else empty.
+    """Returns a message if all folders are named as cameras do, or after dates, or an empty string.
 
     Args:
         keys: keys of some images.
@@ -311,13 +311,13 @@ def describe_camera_folders(keys: Iterable[str]) -> str:
         if len(folders) > 1 and all(map(regex.search, folders)):
             return (
                 f"folders are named {kind}, such as {folders[0]}, and become classes: if they are "
-                "not classes, `layout='*'` converts images without them"
+                "not classes, `layout='*'` converts images without classes"
             )
     return ""
 
 
 def describe_only_class(classes: Sequence[str], layout: str) -> str:
-    """Returns a message if a layout chosen by the user gives all images one class; else empty.
+    """Returns a message if a chosen layout gives all images one class, or an empty string.
 
     Args:
         classes: all classes.

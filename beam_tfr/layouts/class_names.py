@@ -1,4 +1,4 @@
-"""Reports classes whose names contain more than the class: a split, or a separator."""
+"""Reports classes whose names contain more than a class: a split or a separator."""
 
 import collections
 import re
@@ -15,12 +15,12 @@ _BEGIN = re.compile(r"(?P<split>[A-Za-z]+)(?P<mark>[-_ .])(?P<rest>.+)", re.DOTA
 def describe_class_names(
     classes: Sequence[str], splits: Iterable[str], layout: str
 ) -> Iterator[str]:
-    """Yields messages about classes whose names contain more than the class.
+    """Yields messages about classes whose names contain more than a class.
 
     Args:
         classes: all classes.
         splits: splits of the dataset.
-        layout: the option; empty for tables.
+        layout: the value of the option; empty for tables.
     """
     if len({*splits}) == 1:
         yield from _describe_splits_in_names(classes, layout)
@@ -29,9 +29,9 @@ def describe_class_names(
 
 
 def find_split_mark(classes: Iterable[str]) -> str:
-    """Returns the separator of split and class in all names: - in Tr-cat and Te-cat.
+    """Returns the separator between split and class in all names: - in Tr-cat and Te-cat.
 
-    Empty if a name lacks a split or a class, or if no class is in several splits.
+    Returns an empty string if a name lacks a split or a class, or if no class is in several splits.
     """
     begins = [_BEGIN.fullmatch(name) for name in classes]
     matches = [begin for begin in begins if begin]

@@ -50,14 +50,14 @@ def check_split_folders(
 ) -> None:
     """Checks that the default layout ignores no splits or classes that are evident from names.
 
-    Splits are evident if several folders at one level are named like splits; classes are evident if
-    all images are in one folder, and their names contain different classes.
+    Splits are evident if several folders at one level are named like splits. Classes are evident if
+    all images are in one folder, and the file names contain different classes.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
         shares_option: the option that sets the fractions of splits; empty if none does.
-        keys: keys of some images, whose names may contain their class.
-        names_in: folder -> names of files in it; may return none.
+        keys: keys of some images, whose file names may contain classes.
+        names_in: folder -> the names of its files, if known.
         kind_of: path of a file -> the kind of its content.
 
     Raises:
@@ -91,9 +91,9 @@ def check_split_folders(
 
 
 def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
-    """Chooses the level whose layout misreads the fewest images; among equals, has most splits.
+    """Chooses the level whose layout misreads the fewest images; in a tie, that with most splits.
 
-    A layout that reads the folder of a split as a class is chosen only if there is no other.
+    A layout that reads the folder of a split as a class is chosen only if there is no other layout.
     """
     sound_levels = [level for level in levels if not _has_split_as_class(folders, level.layout)]
     candidates = sound_levels or levels[:1]
@@ -104,9 +104,9 @@ def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> Sp
 
 
 def _count_misread(folders: Mapping[str, int], layout: str) -> tuple[int, int]:
-    """Counts images that a layout rejects or puts into wrong splits, and the latter alone.
+    """Counts images that a layout rejects or puts into wrong splits, and those in wrong splits.
 
-    Of two layouts, the better one has the smaller result.
+    The smaller the result, the better the layout.
     """
     values_of = read_folders(folders, layout)
     in_other_splits = sum(folders[folder] for folder in find_other_splits(values_of))
@@ -115,7 +115,7 @@ def _count_misread(folders: Mapping[str, int], layout: str) -> tuple[int, int]:
 
 
 def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
-    """Describes the layout to use, and the option to leave out.
+    """Describes the layout to use, and the option to omit.
 
     Args:
         layout: the layout that reads the splits.
@@ -130,11 +130,11 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
 
 
 def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
-    """Names the layout that reads classes one level higher than another layout; often empty.
+    """Names the layout that reads classes one level higher, or returns an empty string.
 
     Args:
         layout: the layout that is used.
-        folders: image folders that this layout reads correctly.
+        folders: image folders that the layout reads correctly.
     """
     outer_layout = layout.replace("/*/{label}/**", "/{label}/**")
     if "{label}" not in layout:
@@ -156,7 +156,7 @@ def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
 
 
 def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
-    """Explains what happens to folds that the layout does not read as splits; may be empty.
+    """Explains what happens to folds that are not read as splits, or returns an empty string.
 
     Examples are fold1/train and fold2/train, which often have the same images.
 
@@ -175,12 +175,12 @@ def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:
 
 
 def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> str:
-    """Describes the layout that reads classes from file names, such as cat_1.jpg; may be empty.
+    """Describes the layout that reads classes from file names, or returns an empty string.
 
     Args:
         layout: the layout that reads the splits, but no classes.
         keys: keys of some images.
-        instead: names the option to leave out.
+        instead: names the option to omit.
     """
     all_keys = sorted(keys)
     named = find_named_layout(map(os.path.basename, all_keys))
@@ -200,7 +200,7 @@ def _describe_named_classes(layout: str, keys: Iterable[str], instead: str) -> s
 
 
 def _read_splits(keys: Iterable[str], layout: str) -> set[str]:
-    """Returns the splits that a layout reads from some keys."""
+    """Returns the splits that a layout reads from keys."""
     parsed_layout = parse_layout(layout)
     values = [parsed_layout.parse_key(key) or {} for key in keys]
     return {part.get("split", "") for part in values} - {""}
@@ -209,7 +209,7 @@ def _read_splits(keys: Iterable[str], layout: str) -> set[str]:
 def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
     """Explains what happens to images whose names have no class, or returns an empty string.
 
-    Images in folders where no name has a class can be left out; others become rejects.
+    Images in folders where no name has a class can be left out; other images become rejects.
 
     Args:
         named: images whose names have a class.
@@ -234,7 +234,7 @@ def _describe_unnamed(named: Iterable[str], unnamed: Sequence[str]) -> str:
 
 
 def _check_only_folder(folders: Collection[str], keys: Iterable[str]) -> None:
-    """Checks that the names of images in the only folder show no classes that would be ignored.
+    """Checks that no classes in the names of images are ignored if there is only one folder.
 
     Raises:
         UsageError: all inspected names contain classes; the message suggests a layout that reads

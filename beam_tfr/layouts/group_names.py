@@ -1,4 +1,4 @@
-"""Finds names of groups, such as patients or videos, that random splits may tear apart.
+"""Finds names of groups, such as patients or videos, that random splits may separate.
 
 An example is patient03 in A/patient03_1.jpg.
 """
@@ -22,15 +22,15 @@ PATTERN = f"(?i)((?:{_WORDS})s?[-_ ]?[0-9]+)"  # for pandas
 
 
 def is_named_like_groups(column: str) -> bool:
-    """Whether a column, such as `Patient ID`, is named like one that says the group of each row."""
+    """Whether the name of a column, such as `Patient ID`, suggests that it holds groups."""
     letters = re.sub(r"[^a-z]", "", column.lower())
     return _COLUMN.fullmatch(letters) is not None
 
 
 def find_largest_group(values: Iterable[str]) -> tuple[str, int]:
-    """Returns the most frequent value, and how often it occurs; ("", 0) if there are no groups.
+    """Returns the most frequent value, and the number of times it occurs, or ("", 0).
 
-    Groups need at least two different values, one of which occurs twice.
+    There are groups only if there are at least two values, one of which occurs at least twice.
     """
     numbers = collections.Counter(values)
     if len(numbers) < 2:
@@ -40,7 +40,7 @@ def find_largest_group(values: Iterable[str]) -> tuple[str, int]:
 
 
 def find_groups(keys: Collection[str]) -> dict[str, str]:
-    """Returns key -> the name of its group; empty unless at least half of the keys have one."""
+    """Returns key -> the name of its group, or an empty dict if less than half of keys have one."""
     groups = {}
     for key in keys:
         match = _GROUP.search(key)
@@ -54,7 +54,7 @@ def describe_groups(keys: Collection[str], layout: Layout) -> str:
 
     Args:
         keys: keys of some images.
-        layout: how keys are read, without `{group}`.
+        layout: the layout of the keys, without `{group}`.
     """
     groups = find_groups(keys)
     group, number = find_largest_group(groups.values())
@@ -72,7 +72,7 @@ def describe_groups(keys: Collection[str], layout: Layout) -> str:
 
 
 def _are_labels(groups: Mapping[str, str], layout: Layout) -> bool:
-    """Whether the layout reads some names of groups as classes."""
+    """Whether the layout reads any name of a group as a class."""
     for key, group in groups.items():
         values = layout.parse_key(key) or {}
         if group in values.get("label", ""):
@@ -81,7 +81,7 @@ def _are_labels(groups: Mapping[str, str], layout: Layout) -> bool:
 
 
 def _find_layout(groups: Mapping[str, str], layout: Layout) -> Layout | None:
-    """Finds the layout that reads all groups, and the same classes as now; None without one."""
+    """Finds the layout that reads all groups, and classes as `layout` does; otherwise None."""
     for text in _list_layouts(layout.parts, groups):
         try:
             candidate = parse_layout(text)
@@ -93,7 +93,7 @@ def _find_layout(groups: Mapping[str, str], layout: Layout) -> Layout | None:
 
 
 def _list_layouts(parts: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
-    """Yields layouts like the current one that also have a group."""
+    """Yields layouts like the current one that also read a group."""
     for index, part in enumerate(parts):
         if part in ("*", "**"):
             before = parts[:index]

@@ -31,9 +31,10 @@ _MOST_EXCLUDED = 3  # folders named in a message
 def describe_ignored_split(
     folders: Mapping[str, int], splits: Collection[str] = (DEFAULT_SPLIT,)
 ) -> str:
-    """Returns a message about folders of one split that the default layout ignores; may be empty.
+    """Returns a message about an ignored split, or an empty string.
 
-    If all images are in these folders, the default layout may read the folders as classes.
+    The default layout ignores the folders of the split, or, if all images are in them, may read the
+    folders as classes.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
@@ -55,7 +56,7 @@ def describe_ignored_split(
 
 
 def _is_ignored(level: SplitLevel, total: int, splits: Collection[str]) -> bool:
-    """Whether images of a split end up in another split, or have the split as their class.
+    """Whether images of a split are in another split, or have the split as their class.
 
     Args:
         level: the level, with folders of one split.
@@ -99,7 +100,7 @@ def _describe_level(level: SplitLevel, folders: Mapping[str, int], splits: Colle
 
 
 def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
-    """Returns a message if only some of the folders named like splits hold classes; else empty.
+    """Returns a message if only some folders named like splits hold classes, or an empty string.
 
     Examples are Train/0, Train/1, Test and Meta, where Test and Meta may be classes.
     """
@@ -120,7 +121,7 @@ def _describe_doubtful_splits(folders: Mapping[str, int]) -> str:
 
 
 def _describe_split_classes(folders: Mapping[str, int]) -> str:
-    """Returns a message if only some of the classes are named like splits; else empty.
+    """Returns a message if only some of the classes are named like splits, or an empty string.
 
     Examples are train, test and extra.
     """
@@ -169,7 +170,7 @@ def _rename_folder(folders: Mapping[str, int], path: str, new_path: str) -> dict
 
 
 def _describe_seeming_splits(folders: Iterable[str]) -> str:
-    """Returns a message about folders with hints of splits, such as imagesTr; may be empty."""
+    """Returns a message about folders with hints of splits, like imagesTr, or an empty string."""
     for subfolders in list_subfolders(folders):
         if find_split_folders(subfolders.names):
             continue  # reported elsewhere

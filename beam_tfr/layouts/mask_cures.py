@@ -1,4 +1,4 @@
-"""Describes the options that convert images together with masks, and which folders are left out."""
+"""Describes the options that convert images with their masks, and the folders that are left out."""
 
 import collections
 import posixpath
@@ -12,7 +12,7 @@ from beam_tfr.schema.wildcards import pattern_below
 
 _OPTIONAL = "[optional]"
 _MOST_FILES = 900  # in a folder, if all of its names are known
-NamesIn = Callable[[str], Sequence[str]]  # folder -> names of files in it; may return none
+NamesIn = Callable[[str], Sequence[str]]  # folder -> the names of its files, if known
 _MOST_PATTERNS = 5  # patterns in a message
 
 
@@ -42,7 +42,7 @@ class MaskCure(NamedTuple):
         )
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
-        """Explains what happens to images without masks, and in other folders; may be empty.
+        """Explains what happens to images without masks or in other folders, if there are any.
 
         Args:
             folders: all folders, relative to the folder that all images share.
@@ -73,11 +73,11 @@ class MaskCure(NamedTuple):
         return text
 
     def describe_misfits(self, folders: Iterable[str], names_in: NamesIn) -> str:
-        """Names a folder in which no mask has the name that the path expects; may be empty.
+        """Names a folder in which no mask has the expected name, or returns an empty string.
 
         Args:
             folders: all folders, relative to the folder that all images share.
-            names_in: folder -> the first names of files in it; may return none.
+            names_in: folder -> the first names of its files, if known.
         """
         for folder, mask_folder in self._find_masks(sorted({*folders})).items():
             images = names_in(folder)
@@ -101,8 +101,8 @@ class MaskCure(NamedTuple):
     def _find_masks(self, folders: Sequence[str]) -> Mapping[str, str]:
         """Returns image folder -> mask folder, for image folders that have one.
 
-        If several would have the same mask folder, such as image_2 and instance next to semantic,
-        it is assigned to the one that is named like the image folders.
+        If several folders would have the same mask folder, such as image_2 and instance next to
+        semantic, only the one that is named like the image folders has the mask folder.
         """
         known_folders = {*folders}
         images_of = collections.defaultdict[str, list[str]](list)

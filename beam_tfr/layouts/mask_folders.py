@@ -59,7 +59,7 @@ _LIKE_IMAGES = "{stem}.png"
 
 
 class _Place(NamedTuple):
-    """The hashes of the folders above and below a name in a path, which may be long."""
+    """A place in paths: hashes of the folders above and below, whose names may be long."""
 
     parent: int
     below: int
@@ -98,16 +98,16 @@ class MaskFolders(NamedTuple):
     Attributes:
         parent: the folder that contains both, relative to the folder that all images share; may be
             empty.
-        images, masks: their paths, relative to the parent.
-        below: the folder in each that holds files; empty if they hold the files themselves.
+        images, masks: paths of the two folders, relative to the parent.
+        below: the subfolder of each that holds files; empty if the two folders hold the files.
         has_siblings: whether folders next to the parent hold such folders too, as in cat/images and
             dog/images.
-        pairs: image folders and mask folders, below the parent and below the folders next to it.
+        pairs: image folders and mask folders, below the parent and below folders next to it.
         has_splits: whether the image folder is one of several splits, some of which have no masks,
             such as test next to train.
-        ends: endings of the names of images and of masks, if folders elsewhere have the same
-            endings: org and label, for a_org, a_label, b_org and b_label; usually empty.
-        are_deep: whether one of the two has subfolders where the other has none.
+        ends: endings of the names of the two folders, if folders elsewhere have the same endings:
+            org and label, for a_org and a_label, if there are b_org and b_label; usually empty.
+        are_deep: whether only one of the two folders has subfolders.
     """
 
     parent: str
@@ -123,12 +123,12 @@ class MaskFolders(NamedTuple):
     def describe(
         self, all_folders: Sequence[str], names_in: NamesIn, *, in_archives: bool = False
     ) -> str:
-        """Reports the folders, and says how to convert both together.
+        """Reports the two folders, and says how to convert both together.
 
         Args:
-            all_folders: all folders, including others next to these.
-            names_in: folder -> names of files in it; may return none.
-            in_archives: whether some may be in archives, where only images are found.
+            all_folders: all folders, including folders next to these two.
+            names_in: folder -> the names of its files, if known.
+            in_archives: whether some images may be in archives, where no other files are found.
         """
         images = names_in(self._path_of(self.images))
         masks = names_in(self._path_of(self.masks))
@@ -153,12 +153,12 @@ class MaskFolders(NamedTuple):
     def _describe_unpaired(
         self, images: Sequence[str], masks: Sequence[str], name: str, names_in: NamesIn
     ) -> str:
-        """Describes masks that no path finds from their images; empty if a path does.
+        """Describes masks that no path derives from image names, or returns an empty string.
 
         Args:
             images, masks: names of files in the two folders; may be empty.
             name: the name of a mask, from `find_mask_name`.
-            names_in: folder -> names of files in it; may return none.
+            names_in: folder -> the names of its files, if known.
         """
         are_several = have_numbered_masks(images, masks, name) or have_scattered_masks(
             images, masks, name
@@ -193,7 +193,7 @@ class MaskFolders(NamedTuple):
         return text
 
     def _cure_mark(self, mark: str) -> str:
-        """Says how to rename masks whose names are image names with a mark inserted."""
+        """Says how to rename masks whose names are image names with an inserted mark."""
         folder = quote_word("/".join(filter(None, ["DIR", self.parent, self.masks])), "FOLDER")
         names = quote_word(f"*{escape_pattern(mark)}*", "NAMES")
         script = """'mv -n "$1" "${1/"$2"/}"'"""
@@ -219,7 +219,7 @@ class MaskFolders(NamedTuple):
         )
 
     def _have_several_masks(self, names_in: NamesIn) -> bool:
-        """Whether the folder of one image has several masks, as in Data Science Bowl 2018."""
+        """Whether an image alone in a folder has several masks, as in Data Science Bowl 2018."""
         if not self.has_siblings:
             return False
         for images, masks in self.pairs[:_MOST_FOLDERS]:
@@ -232,11 +232,11 @@ class MaskFolders(NamedTuple):
         return "/".join(filter(None, [self.parent, folder, self.below]))
 
     def _choose_cure(self, name: str, images: Sequence[str]) -> MaskCure:
-        """Chooses the options that convert both together.
+        """Chooses the options that convert images and masks together.
 
         Args:
             name: name of the mask of an image.
-            images: names of images in the folder; empty if they are not known.
+            images: names of images in the folder; empty if the names are unknown.
         """
         if not self.images and not self.below:
             return self._cure(f"{{folder}}/{self.masks}/{name}", _read_names("*", images))
@@ -294,7 +294,7 @@ class MaskFolders(NamedTuple):
         return "/".join([*parts, "*", "*"]) if parts else "*"
 
     def _choose_layout(self) -> str:
-        """Returns the layout of images below their folder."""
+        """Returns the layout of images below the image folder."""
         first, *others = self.below.split("/")
         if split_of_folder(first):
             return "{split}/" + "*/" * len(others) + "*"
@@ -314,7 +314,7 @@ def is_of_masks(folder: str) -> bool:
 
 
 def list_nothing(_: str) -> Sequence[str]:
-    """Returns no names of files, for callers that do not know them."""
+    """Returns no file names, for callers that do not know which files there are."""
     return ()
 
 
@@ -329,7 +329,7 @@ def find_mask_folders(
 
     Args:
         folders: paths of folders with files, relative to the folder that all share.
-        names_in: folder -> names of files in it; may return none.
+        names_in: folder -> the names of its files, if known.
         kind_of: path of a file -> the kind of its content.
     """
 
@@ -366,7 +366,7 @@ def _find_named_masks(
     names_at: _NamesAt,
     holds_photos: Callable[[str], bool],
 ) -> MaskFolders | None:
-    """Returns the first folder that is named like the masks of another; None if there is none.
+    """Returns the first folder that is named like the masks of another folder, or None.
 
     Args:
         folders: paths of folders with files, sorted.
@@ -397,7 +397,7 @@ def _find_named_masks(
 
 
 def _group_names(folders: Iterable[str]) -> _NamesAt:
-    """Returns each place in the paths -> the names there; skips the middle of deep paths."""
+    """Returns place -> the names there, for places in the paths; skips the middle of deep paths."""
     names_at = dict[_Place, _NamesBeside]()
     for folder in folders:
         parts = folder.split("/")
@@ -413,7 +413,7 @@ def _group_names(folders: Iterable[str]) -> _NamesAt:
 def _pair_folders(
     folders: Iterable[str], images: str, masks: str, *, known_folders: Set[str]
 ) -> list[tuple[str, str]]:
-    """Returns the image folders that have a mask folder, each with its mask folder.
+    """Returns pairs of an image folder and its mask folder, for image folders that have one.
 
     Args:
         folders: image folders.
@@ -451,7 +451,7 @@ def _find_deep_masks(names_at: _NamesAt) -> MaskFolders | None:
 def _find_ends(images: str, masks: str, names_at: _NamesAt) -> tuple[str, str]:
     """Returns the different endings of two names, if other names have the same endings.
 
-    Empty if no two names elsewhere have these endings.
+    Returns empty strings if no two names elsewhere have these endings.
 
     Args:
         images, masks: the names.
@@ -473,7 +473,7 @@ def _find_ends(images: str, masks: str, names_at: _NamesAt) -> tuple[str, str]:
 
 
 def _find_siblings(folders: Sequence[str], parent: str, name: str) -> list[str]:
-    """Returns the folders with a name below a folder, and below the folders next to it."""
+    """Returns the folders called `name` below `parent`, and below the folders next to `parent`."""
     outer, slash, _ = parent.rpartition("/")
     pattern = re.compile(rf"{re.escape(outer + slash)}[^/]+/{re.escape(name)}")
     return [folder for folder in folders if pattern.fullmatch(folder)]
@@ -508,7 +508,7 @@ def _is_of_instances(name: str) -> bool:
 
 
 def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
-    """Returns image folders, without those named like masks of others.
+    """Returns image folders, without folders named like the masks of other folders.
 
     An example is trainannot next to train.
 
@@ -525,7 +525,7 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
 
 
 def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
-    """Yields folders named like masks, each with another folder that has the same file names."""
+    """Yields folders named like masks, each with a folder of images that have these masks."""
     masks = _select_masks(folders)
     images = [folder for folder in folders if folder not in masks][:_MOST_FOLDERS]
     masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
@@ -538,9 +538,9 @@ def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFo
 
 
 def _select_masks(folders: Sequence[str]) -> list[str]:
-    """Returns the folders that are named like masks, or are below folders that are.
+    """Returns the folders that are named like masks, or are below such folders.
 
-    The names of folders around all of them do not count, such as that of a whole dataset.
+    The names of folders that contain all of them, such as that of a whole dataset, do not count.
     """
     if not folders:
         return []
@@ -551,7 +551,7 @@ def _select_masks(folders: Sequence[str]) -> list[str]:
 def _divide_paths(images: str, masks: str) -> MaskFolders:
     """Divides the paths of an image folder and its mask folder into shared and differing parts.
 
-    They share the folders above, and class folders below: images/cat and gt/cat.
+    The shared parts are the folders above, and class folders below: images/cat and gt/cat.
     """
     image_parts = images.split("/") if images else []
     mask_parts = masks.split("/")
@@ -580,9 +580,9 @@ def describe_mask_folders(
 
     Args:
         folders: paths of folders with files, relative to the folder that all share.
-        names_in: folder -> names of files in it; may return none.
+        names_in: folder -> the names of its files, if known.
         kind_of: path of a file -> the kind of its content.
-        in_archives: whether some may be in archives, where only images are found.
+        in_archives: whether some images may be in archives, where no other files are found.
     """
     all_folders = [*folders]
     known_names = functools.cache(names_in)  # lists a folder only once

@@ -1,4 +1,4 @@
-"""Finds images that are named like masks of others: 1_mask.png or 1.png next to 1.jpg."""
+"""Finds images that are named like masks of other images: 1_mask.png or 1.png next to 1.jpg."""
 
 import collections
 import re
@@ -66,7 +66,7 @@ class _MaskGroup:
 
     Attributes:
         number: number of masks.
-        mask, image: path of the first mask, and of its image.
+        mask, image: paths of the first mask and its image.
         pair: the value of `pair=` that puts each mask into the record of its image.
         files: pattern for the names of the masks.
     """
@@ -92,13 +92,13 @@ def _rank_group(group: _MaskGroup) -> tuple[int, bool, str]:
 
 
 class MaskNames:
-    """A count of files that are named like masks of files next to them, such as 1_mask.png.
+    """Counts files that are named like masks of files next to them, such as 1_mask.png.
 
-    1.png next to 1.jpg counts too.
+    1.png next to 1.jpg counts as well.
 
     Attributes:
         number: number of masks.
-        num_further: number of masks whose images have other masks too.
+        num_further: number of masks beyond the first of each image.
     """
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class MaskNames:
         """Returns a message about the masks, or an empty string if there are none.
 
         Args:
-            in_archives: whether some may be in archives, where only images are found.
+            in_archives: whether some images may be in archives, where no other files are found.
             given_pairs: names of pairs that images already have.
         """
         if not self.number:
@@ -192,7 +192,7 @@ def _cure_further(groups: Sequence[_MaskGroup]) -> str:
 
 
 def _list_shortened(keys: Sequence[str]) -> dict[str, str]:
-    """Returns the path before a name's last word -> its image, if images share that last word."""
+    """Returns the path without the last word -> the image, for images that share the last word."""
     images = dict[str, re.Match[str]]()
     for key in keys:
         image = _IMAGE_END.fullmatch(key.rpartition(".")[0])

@@ -1,4 +1,4 @@
-"""Finds the path that derives the names of masks from those of images: 1_mask.png for 1.jpg."""
+"""Finds the path that derives names of masks from names of images: 1_mask.png for 1.jpg."""
 
 import collections
 import os
@@ -48,7 +48,7 @@ def _count_masks(path: str, images: Iterable[str], masks: Set[str]) -> int:
 
 
 def _count_shared(stem: str, mask: str) -> int:
-    """Counts the characters that two names share at the start or the end, whichever are more."""
+    """Counts the characters that two names share at the start or at the end, whichever is more."""
     mask_stem = os.path.splitext(mask)[0]
     at_start = len(common_start([stem, mask_stem]))
     at_end = len(common_start([stem[::-1], mask_stem[::-1]]))
@@ -56,7 +56,7 @@ def _count_shared(stem: str, mask: str) -> int:
 
 
 def _derive_path(stem: str, mask: str) -> str:
-    """Returns the path from an image to a mask; empty if their names have too little in common.
+    """Returns the path from an image to a mask, or an empty string for names with little in common.
 
     Args:
         stem: the name of the image, without its extension.
@@ -79,12 +79,12 @@ def _derive_path(stem: str, mask: str) -> str:
 
 
 def _has_letters(text: str) -> bool:
-    """Whether a text has letters, which a typical ending has, and no brackets."""
+    """Whether a text has letters, as a typical ending does, and no brackets."""
     return any(map(str.isalpha, text)) and not any(map(text.count, "[{}"))
 
 
 def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
-    """Whether most of some images have a mask among other files, judging by names alone."""
+    """Whether most of the images have a mask among the other files, judging by names alone."""
     path = find_mask_name(images, masks)
     if have_scattered_masks(images, masks, path) or find_inner_mark(images, masks, path):
         return True
@@ -94,9 +94,9 @@ def have_masks(images: Sequence[str], masks: Sequence[str]) -> bool:
 
 
 def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> str:
-    """Returns the text that masks insert into image names: `_zones` in a_zones_1.png, for a_1.png.
+    """Returns the text inserted into image names for masks: `_zones` in a_zones_1.png, for a_1.png.
 
-    Empty if there is no such text, or if a path names the masks of most images.
+    Returns an empty string if there is no such text, or if a path names the masks of most images.
 
     Args:
         images, masks: names of files.
@@ -114,7 +114,7 @@ def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> s
 
 
 def _find_inserted(stem: str, others: Iterable[str]) -> str:
-    """Returns the text that, inserted into a stem, makes one of the others, or an empty string."""
+    """Returns the text that turns a stem into one of the others if inserted, or an empty string."""
     for other in others:
         start = len(common_start([stem, other]))
         rest = stem[start:]
@@ -124,7 +124,7 @@ def _find_inserted(stem: str, others: Iterable[str]) -> str:
 
 
 def have_numbered_masks(images: Sequence[str], masks: Sequence[str], path: str) -> bool:
-    """Whether an image has several masks that differ by number: 1_0.png and 1_1.png, for 1.jpg.
+    """Whether an image has several masks that differ in a number: 1_0.png and 1_1.png, for 1.jpg.
 
     Args:
         images, masks: names of files.

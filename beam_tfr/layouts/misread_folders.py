@@ -1,4 +1,4 @@
-"""Finds folders that a layout misreads, and the options that fix this."""
+"""Finds folders that a layout misreads, and options that fix the problem."""
 
 import collections
 import re
@@ -15,16 +15,16 @@ _MOST_LEVELS = 4  # of folders around those of splits
 
 
 def read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, str]]:
-    """Returns folder -> the values that a layout with splits reads from its images.
+    """Returns folder -> the values that a layout reads from the images in the folder.
 
-    Folders are sorted; a folder whose images the layout rejects has no values.
+    Folders are sorted; values are empty for a folder whose images the layout rejects.
     """
     parsed_layout = parse_layout(layout)
     return {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in sorted(folders)}
 
 
 def describe_misnamed(folders: Iterable[str], layout: str) -> str:
-    """Says how to rename a folder from which a layout reads an invalid split; else empty."""
+    """Says how to rename a folder read as an invalid split, or returns an empty string."""
     for folder, values in read_folders(folders, layout).items():
         split = values.get("split", "")
         if split and not is_split_name(split):
@@ -43,12 +43,12 @@ def _name_with_split(folder: str, split: str) -> str:
 
 
 def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: bool) -> str:
-    """Explains what happens to images in folders that a layout does not read; may be empty.
+    """Explains what happens to images in folders that a layout misreads, if there are any.
 
     Args:
         folders: image folder -> number of images.
         layout: the layout.
-        has_masks: whether some folders look like masks of images in others.
+        has_masks: whether some folders look like masks of images in other folders.
     """
     all_values = read_folders(folders, layout)
     beside_images = _describe_beside_images(folders, layout, all_values, has_masks=has_masks)
@@ -79,12 +79,12 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
 
 
 def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> str:
-    """Names the layout without classes that reads splits of which no folder is kept; may be empty.
+    """Names the layout without classes that keeps splits that would be lost, if any.
 
     Args:
         folders: all image folders.
         layout: the layout with classes.
-        kept: the image folders that it reads as they are meant.
+        kept: the image folders that the layout reads correctly.
     """
     split_of = splits_within([*folders])
     lost = {split_of[folder] for folder in split_of.keys() - kept}
@@ -127,7 +127,7 @@ def _describe_no_classes(folders: Sequence[str], values_of: Mapping[str, Mapping
     """Says that a layout gives images wrong classes, or returns an empty string.
 
     Args:
-        folders: the folders that hold these images.
+        folders: the folders that hold such images.
         values_of: folder -> the values that the layout reads from it.
     """
     if not folders:
@@ -145,13 +145,14 @@ def _describe_beside_images(
 ) -> str:
     """Says how to leave out folders that hold as many files as the image folders in each split.
 
-    Such folders may hold masks, as zones next to sar_images. Empty if there are none.
+    Such folders may hold masks, like zones next to sar_images. Returns an empty string if there are
+    no such folders.
 
     Args:
         folders: image folder -> number of images.
         layout: the layout.
         values_of: folder -> the values that the layout reads from it.
-        has_masks: whether some folders look like masks, so that these are not classes.
+        has_masks: whether some folders look like mask folders, which are not classes.
     """
     number_of = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
     for folder, values in values_of.items():
@@ -190,7 +191,7 @@ def _describe_beside_images(
 
 
 def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -> list[str]:
-    """Lists patterns for folders that a layout mistakes for splits, and for no others.
+    """Lists patterns that match exactly the folders that a layout mistakes for splits.
 
     Args:
         split_of: image folder that is mistaken for a split -> that split.
@@ -210,7 +211,7 @@ def _exclude_other_splits(split_of: Mapping[str, str], folders: Iterable[str]) -
 
 
 def find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Finds folders that a layout puts into splits whose names are not those of splits.
+    """Finds folders that a layout puts into splits whose names are not split names.
 
     Args:
         values_of: image folder -> the values that the layout reads from it.
@@ -226,7 +227,7 @@ def find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, s
 
 
 def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Finds folders whose class is named like images or a split, if other folders have classes.
+    """Finds folders whose class is named like images or a split, if others have proper classes.
 
     Args:
         values_of: folder -> the values that the layout reads from it.
@@ -247,7 +248,7 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether a class occurs in all of several splits, such as valid, next to invalid.
+    """Whether there are several splits and a class, such as valid next to invalid, is in all.
 
     Args:
         label: the class.

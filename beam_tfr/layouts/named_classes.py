@@ -45,7 +45,7 @@ def _spell_numbered(name: re.Match[str]) -> str:
 
 
 def find_named_class(name: str) -> str:
-    """Returns the layout for a file name with a class, such as cat.1.jpg; empty without one."""
+    """Returns the layout for a file name with a class, such as cat.1.jpg, or an empty string."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered:
         return _spell_numbered(numbered)
@@ -70,8 +70,8 @@ def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
     """Returns the classes in file names, by the layout that matches most names.
 
     Returns:
-        Name -> its class; empty if there is only one class, or if the words are typical of cameras,
-        as in IMG_1.jpg.
+        Name -> its class; an empty mapping if there is only one class, or if the words are typical
+        of cameras, as in IMG_1.jpg.
     """
     all_names = [*names]
     layout = find_named_layout(all_names)
@@ -88,9 +88,9 @@ def find_named_layout(names: Iterable[str]) -> str:
 
 
 def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:
-    """Returns name -> its class, for names whose own form is that of a layout.
+    """Returns name -> its class, for names from which the layout would be derived.
 
-    Other names may match the layout too: {label}_{number}.* reads a class from
+    Other names may also match the layout: {label}_{number}.* reads a class from
     ILSVRC2012_val_1.jpg.
     """
     parsed_layout = parse_layout(layout)
@@ -111,8 +111,9 @@ def are_all_named(names: Sequence[str]) -> bool:
 def suggest_layout(name: str) -> str:
     """Suggests the layout for files without a folder that are named like cat_1.jpg.
 
-    It also reads splits, as in train_cat_1.jpg. Empty if the name begins with a word typical of
-    cameras, as in IMG_1.jpg, has no such form, as in 001.jpg, or consists of numbers.
+    The layout also reads splits, as in train_cat_1.jpg. Returns an empty string if the name begins
+    with a word typical of cameras, as in IMG_1.jpg, does not have such a form, as in 001.jpg, or
+    consists of numbers.
     """
     numbered = _ANY_NUMBERED.fullmatch(name)
     named_class = find_named_class(name) or (_spell_numbered(numbered) if numbered else _EXAMPLE)

@@ -42,9 +42,9 @@ class _Place(NamedTuple):
     """A place in paths where folders of pairs may be.
 
     Attributes:
-        parent: path of the folder that they are in.
-        before: what their names begin with.
-        below: path of the folder in each that holds files, without scales.
+        parent: path of the folder that contains the folders of pairs.
+        before: the text with which the names of the folders begin.
+        below: path of the subfolder that holds files, without folders for scales.
     """
 
     parent: str
@@ -57,8 +57,8 @@ class _PairFolder(NamedTuple):
 
     Attributes:
         path: path of the folder of the files.
-        name: the name that says what it holds.
-        word: the word in the name, in lower case.
+        name: the folder name that says what the folder holds.
+        word: the word in this name, in lower case.
     """
 
     path: str
@@ -76,8 +76,8 @@ def describe_pair_folders(
 
     Args:
         folders: folder of images -> number of images.
-        names_in: folder -> names of files in it, maybe none.
-        in_archives: whether some may be in archives.
+        names_in: folder -> the names of its files, if known.
+        in_archives: whether some images may be in archives.
     """
     pairs = find_pair_folders(folders, names_in)
     if not pairs:
@@ -105,7 +105,7 @@ def find_pair_folders(
 
     Args:
         folders: folder of images -> number of images.
-        names_in: folder -> names of files in it, maybe none.
+        names_in: folder -> the names of its files, if known.
 
     Returns:
         Place -> its folders; empty if other folders hold images too, as then these may be classes.
@@ -143,7 +143,7 @@ def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int], names_i
     Args:
         group: the folders.
         folders: folder of images -> number of images.
-        names_in: folder -> names of files in it, maybe none.
+        names_in: folder -> the names of its files, if known.
     """
     if len({folder.word for folder in group}) == 1:
         return False
@@ -157,7 +157,7 @@ def _are_pairs(group: Sequence[_PairFolder], folders: Mapping[str, int], names_i
 def _have_variants(
     group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn
 ) -> bool:
-    """Whether several photos of one folder go with each photo of the other.
+    """Whether several photos in one folder go with each photo in the other.
 
     An example is RESIDE's hazy/1400_1.png and hazy/1400_2.png, which go with clear/1400.png. In
     long folders, whose names are not all known, the numbers of images decide.
@@ -165,7 +165,7 @@ def _have_variants(
     Args:
         group: the folders.
         folders: folder of images -> number of images.
-        names_in: folder -> names of files in it, maybe none.
+        names_in: folder -> the names of its files, if known.
     """
     if len(group) != 2:
         return False
@@ -180,19 +180,19 @@ def _have_variants(
 
 
 def _begins_with(stem: str, scenes: Set[str]) -> bool:
-    """Whether a stem begins with one of some names, followed by a separator."""
+    """Whether a stem begins with one of the names, followed by a separator."""
     ends = (match.start() for match in _BEFORE_SEPARATOR.finditer(stem))
     return any(stem[:end] in scenes for end in ends)
 
 
 def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
-    """Whether nearly all files of folders have the same names, as far as they are known.
+    """Whether nearly all files of folders have the same names, as far as names are known.
 
     Scales and words that name folders of pairs are no part of these names.
 
     Args:
         group: the folders.
-        names_in: folder -> names of files in it, maybe none.
+        names_in: folder -> the names of its files, if known.
     """
     all_stems = list[set[str]]()
     for names in _list_known_names(group, names_in):
@@ -204,7 +204,7 @@ def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
 
 
 def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterator[Sequence[str]]:
-    """Yields the names of all files in each folder; leaves out folders where they are unknown."""
+    """Yields the names of all files in each folder; skips folders whose file names are unknown."""
     for folder in group:
         names = names_in(folder.path)
         if 0 < len(names) < _MOST_FILES:
@@ -212,7 +212,7 @@ def _list_known_names(group: Iterable[_PairFolder], names_in: NamesIn) -> Iterat
 
 
 def _stem_of_pair(name: str) -> str:
-    """Returns the part of a file's name that both photos of a pair have."""
+    """Returns the part of a file name that both photos of a pair share."""
     stem = _SCALE.sub("", stem_of_image(name))
     return WORD_IN_NAME.sub("", stem)
 
@@ -220,12 +220,12 @@ def _stem_of_pair(name: str) -> str:
 def _are_unlike(
     group: Sequence[_PairFolder], folders: Mapping[str, int], names_in: NamesIn
 ) -> bool:
-    """Whether folders have other files, or files with other names, as far as they are known.
+    """Whether the numbers of files or the known file names of folders differ.
 
     Args:
         group: the folders.
         folders: folder of images -> number of images.
-        names_in: folder -> names of files in it, maybe none.
+        names_in: folder -> the names of its files, if known.
     """
     numbers = {folders[folder.path] for folder in group}
     known_names = {frozenset(names) for names in _list_known_names(group, names_in)}

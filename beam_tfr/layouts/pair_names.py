@@ -12,11 +12,11 @@ _MOST_WORDS = 4  # in a message
 def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> str:
     """Reports photos in one folder that look like pairs; returns an empty string if there are none.
 
-    Nearly all names have a word such as GT or NOISY, and are the same but for this word.
+    Nearly all names contain a word such as GT or NOISY, and differ only in this word.
 
     Args:
         keys: keys of images.
-        in_archives: whether some may be in archives.
+        in_archives: whether some images may be in archives.
     """
     pairs = _find_pairs(keys)
     if not pairs or sum(map(len, pairs)) < LEAST_PAIRED * len(keys):

@@ -1,7 +1,7 @@
 """Parses layouts such as `{split}/{label}/*`, and reads paths by them.
 
-A layout that ends in `**` reads a whole key; other layouts read its end. Also finds keys that match
-a layout in several ways.
+A layout that ends in `**` reads a whole key; other layouts read the end of a key. Also finds keys
+that match a layout in several ways.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def is_split_name(name: str) -> bool:
 
 
 class LongerValue(NamedTuple):
-    """A value that a key could also give as a longer one: "t-shirt" instead of "t", for a label."""
+    """A value that could also be longer, such as the label "t-shirt" instead of "t"."""
 
     name: str
     value: str
@@ -73,9 +73,9 @@ class Layout:
 
     @functools.cached_property
     def longest(self) -> dict[str, re.Pattern[str]]:
-        """Each value that ends within a name -> a pattern that matches it as long as possible.
+        """Each value that ends within a name -> a pattern that matches as much as possible of it.
 
-        Empty if a key can match in one way only.
+        The dict is empty if a key can match in one way only.
         """
         path = f"{self}/"
         regexes = {}
@@ -98,7 +98,7 @@ class Layout:
         return match.groupdict() if match else None
 
     def group_of(self, key: str) -> str | None:
-        """Returns the "group" that the layout reads from a key; None if it reads none."""
+        """Returns the "group" that the layout reads from a key; None if there is no group."""
         return (self.parse_key(key) or {}).get("group")
 
     def may_hide_folders(self, key: str) -> bool:
@@ -121,7 +121,7 @@ class Layout:
     def find_longer_value(self, key: str) -> LongerValue | None:
         """Finds a value that could be longer; None if the key matches in one way only.
 
-        The text that a * matches before a value could belong to the value too, unless it has
+        Text before a value that matches a * could also belong to the value, unless the text has
         digits.
         """
         if not self.longest:

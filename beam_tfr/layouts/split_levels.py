@@ -27,7 +27,7 @@ class SplitLevel(NamedTuple):
     """The folders at a level that are named like splits.
 
     Attributes:
-        layout: the layout that reads them as splits.
+        layout: the layout that reads the folders as splits.
         images: name of each folder -> number of its images.
     """
 
@@ -61,7 +61,7 @@ def find_split_levels(folders: Mapping[str, int]) -> Iterator[SplitLevel]:
 
 
 def _list_within(folders: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Returns the folders that have one of some names, or are inside a folder that has one."""
+    """Returns the folders with one of the names, and folders inside such folders."""
     known_names = {*names}
     return {
         folder: number
@@ -73,7 +73,7 @@ def _list_within(folders: Mapping[str, int], names: Iterable[str]) -> dict[str, 
 def _choose_layout(
     layouts: Iterable[str], folders: Mapping[str, int], names: Collection[str]
 ) -> str:
-    """Returns the first layout that reads splits from folders, or the last one if none does.
+    """Returns the first layout that reads splits from folders, or the last layout if none does.
 
     Args:
         layouts: layouts without the text around splits.
@@ -85,7 +85,7 @@ def _choose_layout(
 
 
 def _reads_splits(layout: str, folders: Mapping[str, int]) -> bool:
-    """Whether a layout reads splits from nearly all images that are deep enough for it.
+    """Whether a layout reads splits from nearly all images that are in enough folders for it.
 
     Images in fewer folders, such as those of a split without classes, can be left out.
 
@@ -181,7 +181,7 @@ def _count_from_root(folders: Mapping[str, int]) -> dict[int, collections.Counte
 def _find_unlabelled_splits(folders: Mapping[str, int]) -> set[str]:
     """Returns split folders that hold images but no classes, next to a split with classes.
 
-    All folders next to them must be named like splits; otherwise they may be classes.
+    All folders next to such folders must be named like splits; otherwise they may be classes.
     """
     unlabelled = set[str]()
     for start, names, holders in list_subfolders(folders):
@@ -215,8 +215,8 @@ def _layout_below_splits(folders: Iterable[str], level: int, splits: Iterable[st
 def _count_outer_folders(paths: Sequence[Sequence[str]]) -> int:
     """Counts the folders around class folders, such as 1 for Fruit/Apple and Fruit/Pear.
 
-    Classes are the last names at the depth that all paths reach, if several of them share a folder
-    and none is in two folders; otherwise the first names.
+    Classes are the last names at the depth that all paths reach, if several classes share a folder
+    and no class is in two folders; otherwise, classes are the first names.
 
     Args:
         paths: the names of folders from a split to its images.
@@ -235,7 +235,7 @@ def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collectio
     """Keeps the folders that are named like splits, and the levels with such folders, in order.
 
     Args:
-        images: level -> name of each folder there -> number of its images.
+        images: level -> name of a folder at this level -> number of its images.
     """
     kept = {}
     for level, images_in in sorted(images.items()):
@@ -295,7 +295,7 @@ class Subfolders(NamedTuple):
 
 
 def list_subfolders(folders: Iterable[str]) -> Iterator[Subfolders]:
-    """Yields the subfolders of each folder that has some."""
+    """Yields the subfolders of each folder that has subfolders."""
     names_in = _find_names_in(folders)
     for parent, names in names_in.items():
         start = f"{parent}/" if parent else ""
@@ -304,7 +304,7 @@ def list_subfolders(folders: Iterable[str]) -> Iterator[Subfolders]:
 
 
 def _find_names_in(folders: Iterable[str]) -> Mapping[str, set[str]]:
-    """Returns each folder with subfolders -> their names; the common folder is ""."""
+    """Returns folder -> the names of its subfolders; "" stands for the common folder."""
     names_in = collections.defaultdict[str, set[str]](set)
     for folder in folders:
         parts = folder.split("/")

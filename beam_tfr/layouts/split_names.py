@@ -60,13 +60,13 @@ def split_of_folder(name: str) -> str:
 
 
 class SplitFolder(NamedTuple):
-    """The parts of a folder name that contains a split.
+    """The parts of the name of a split folder.
 
     Attributes:
         before: text before the split, such as `seg_` in seg_train.
         split: the split, spelled so that a split may have this name.
         behind: text after the split, such as `-Set` in Train-Set, or `_cat` in train_cat.
-        is_shared: whether another folder has another split between the same texts.
+        is_shared: whether another folder name has a different split between the same texts.
     """
 
     before: str
@@ -82,8 +82,8 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
     prefix: seg_train and seg_test count, and then seg_pred too, but bullet_train alone does not.
     The same holds for a split at the beginning or in the middle: train_cat and test_cat, a_train_b
     and a_test_b. Numbers may differ: 1-Training and 2-Testing. Several folds, such as fold1 and
-    fold2, are splits too, and so is trainval next to another split. A word that all splits end in
-    is not part of them: `_images` in train_images and test_images.
+    fold2, are splits too, and so is trainval next to another split. A word at the end of all splits
+    is not part of the splits: `_images` in train_images and test_images.
 
     Returns:
         Name -> its parts.
@@ -103,7 +103,7 @@ def find_split_folders(names: Iterable[str]) -> Mapping[str, SplitFolder]:
 
 
 def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
-    """Returns the parts of names, without a word such as `_images` if all splits end in it."""
+    """Returns the parts of names; splits lose a last word that all share, such as `_images`."""
     cut = dict[str, SplitFolder]()
     for name, parts in folders.items():
         match = _WORD_AND_END.fullmatch(parts.split)
@@ -116,7 +116,8 @@ def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
 def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
     """Divides the names next to names that share the text around their splits.
 
-    Empty unless all these names end in splits too: noisy_train next to clean_val and clean_test.
+    Returns an empty dict unless all names end in splits: noisy_train next to clean_val and
+    clean_test.
     """
     others = {}
     for name in names:
@@ -175,7 +176,7 @@ def _find_parts(name: str, shared: Collection[str]) -> SplitFolder | None:
 
 
 def _text_around(before: str = "", behind: str = "") -> str:
-    """Returns the text around a split, in lower case; 0 stands for numbers, / for the split."""
+    """Returns the text around a split, in lower case; 0 stands for any number, / for the split."""
     return _DIGITS.sub("0", f"{before}/{behind}".lower())
 
 
@@ -194,7 +195,7 @@ def _divide_behind(name: str, before: str) -> SplitFolder:
 
 
 class UnmarkedTrain(NamedTuple):
-    """Two folders, one named like a split of the other, as rps-test-set next to rps.
+    """Two folders, one of which is named like a split of the other: rps-test-set next to rps.
 
     Attributes:
         marked: the folder that is named like a split.
@@ -208,10 +209,10 @@ class UnmarkedTrain(NamedTuple):
 
 
 def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
-    """Finds a folder that seems to be the train split of a folder named like another split.
+    """Finds a folder that seems to hold the train split next to a folder named like another split.
 
-    Its name is that of the other folder without the split; or there are only two folders, whose
-    names begin alike, as images_background next to images_evaluation.
+    The folder is named like the other one without the split; or there are only two folders, whose
+    names begin alike, such as images_background and images_evaluation.
     """
     for name in sorted(names):
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)
@@ -232,7 +233,7 @@ def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
 
 
 def split_within(folder: str) -> str:
-    """Returns the split named by the outermost folder in a path that names one; may be empty."""
+    """Returns the first split that a folder in a path names, or an empty string."""
     return next(filter(None, map(split_of_folder, folder.split("/"))), "")
 
 
@@ -251,10 +252,10 @@ def split_around(folder: str) -> str:
 
 
 def splits_within(folders: Collection[str]) -> Mapping[str, str]:
-    """Returns the split named by some folder in each path; see `find_split_folders`.
+    """Returns the split that a folder in each path names; see `find_split_folders`.
 
     Returns:
-        Path -> split, in lower case; empty for none.
+        Path -> split, in lower case, or an empty string.
     """
     names_at = collections.defaultdict[int, set[str]](set)  # depth -> names
     for folder in folders:
@@ -295,7 +296,7 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
     """Finds the splits that folder names at one level hint at: imagesTr and imagesTs.
 
     Returns:
-        Hint -> the first name with it; empty unless all names have a hint, and the hints differ.
+        Hint -> the first name with the hint; empty unless all names have hints, and these differ.
     """
     example_of = dict[str, str]()
     for name in sorted(names):
@@ -304,7 +305,7 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def describe_split_names(names: Iterable[str]) -> str:
-    """Reports splits that image names begin with, or contain as a word, or returns an empty string.
+    """Reports splits in image names, at the beginning or as words, or returns an empty string.
 
     All names must have a split, and the splits must differ, as in train_1.jpg and test_1.jpg.
 

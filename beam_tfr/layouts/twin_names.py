@@ -14,8 +14,8 @@ _NO_PHOTOS = ("png", "gif", "ppm")  # these may be masks of JPEGs, which are rep
 def describe_twins(keys: Iterable[str]) -> str:
     """Reports JPEGs next to images with the same name in another format.
 
-    `IMG_1.HEIC` next to `IMG_1.JPG` is an example: two images of one photo, whose bytes differ.
-    Empty if there are none.
+    An example is `IMG_1.HEIC` next to `IMG_1.JPG`: two images of one photo, whose bytes differ.
+    Returns an empty string if there are no such images.
     """
     formats_of = collections.defaultdict[str, dict[str, str]](dict)  # stem -> format -> key
     for key in keys:
@@ -30,7 +30,7 @@ def describe_twins(keys: Iterable[str]) -> str:
     photos = counted(len(twins), "photo")
     return (
         f"{photos} may exist twice, such as {first[_MAIN_FORMAT]} and {other}, which count as two "
-        f"images, maybe in two splits: {spell_option('exclude', f'**/*.{extension}')} leaves out "
+        f"images, perhaps in two splits: {spell_option('exclude', f'**/*.{extension}')} leaves out "
         "the latter"
     )
 

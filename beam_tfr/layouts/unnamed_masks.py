@@ -37,7 +37,7 @@ def is_unknown(_: str) -> FileKind:
 
 
 def hold_only(folder: str, names: Sequence[str], kind: FileKind, kind_of: KindOf) -> bool:
-    """Whether the first files in a folder are all of a kind; False if there are no files."""
+    """Whether the first files in a folder are all of this kind; False if there are no files."""
     paths = [f"{folder}/{name}" for name in names[:_MOST_LOOKS]]
     return bool(paths) and all(kind_of(path) is kind for path in paths)
 
@@ -45,13 +45,13 @@ def hold_only(folder: str, names: Sequence[str], kind: FileKind, kind_of: KindOf
 def find_unnamed_masks(
     folders: Sequence[str], names_in: NamesIn, kind_of: KindOf
 ) -> tuple[str, str] | None:
-    """Finds an image folder and a folder of masks for them with the same names, or None.
+    """Finds an image folder and a folder of masks with the same names; otherwise returns None.
 
     Masks are PNGs with few large areas. Examples are input and output, or X and Y.
 
     Args:
         folders: paths of folders with files.
-        names_in: folder -> names of files in it; may return none.
+        names_in: folder -> the names of its files, if known.
         kind_of: path of a file -> the kind of its content.
     """
     if kind_of is is_unknown or not 1 < len(folders) <= _MOST_FOLDERS:
