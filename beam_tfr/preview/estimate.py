@@ -19,9 +19,9 @@ class Estimate:
     """The estimated size and time of a conversion.
 
     Attributes:
-        plan: its plan.
+        plan: the plan of the conversion.
         listing: the result of listing its input.
-        sample: the result of converting a sample, with at least one file.
+        sample: the result of converting a sample of at least one file.
     """
 
     plan: Plan
@@ -60,7 +60,7 @@ class Estimate:
 
     @property
     def update_cpu_seconds(self) -> float:
-        """The CPU seconds for an update, which copies the images that the dataset already has."""
+        """The CPU seconds for an update, which copies images that are already in the dataset."""
         copied = self.listing.num_known
         return START_S + self._cpu_seconds_of(self.plan.matched - copied) + COPY_S * copied
 

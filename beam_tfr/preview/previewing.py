@@ -96,7 +96,7 @@ class _Outcome(NamedTuple):
 
     Attributes:
         text: the effect in words, beginning with a verb.
-        converts: whether it would convert images.
+        converts: whether `convert` would convert images.
     """
 
     text: str = "writes the dataset"
@@ -113,7 +113,7 @@ def preview(
 ) -> Preview:
     """Previews a conversion: lists the input, converts a sample, and estimates the rest.
 
-    It checks the call as `convert` does, and writes nothing.
+    The call is checked as by `convert`; nothing is written.
 
     Args:
         options: options of the conversion.
@@ -123,8 +123,8 @@ def preview(
         progress: called while files are listed and the sample is converted.
 
     Raises:
-        UsageError: the call is wrong, the input cannot be listed, or the output holds another
-            dataset.
+        UsageError: the call is wrong, the input cannot be listed, or the output folder holds
+            another dataset.
         DataError: a table is damaged, or no image in the sample can be converted.
         RunError: no file in the sample can be read now.
     """
@@ -198,14 +198,14 @@ def _list_input(
     removed: Removed,
     progress: Callable[[Progress], object],
 ) -> Listing:
-    """Lists the input, and surveys the references to the images to convert.
+    """Lists the input, and surveys the references to the images that are to be converted.
 
     Args:
         options, source: those of the conversion.
         survey: the survey to add the references to.
-        repeated: keys that several table rows have; these rows are merged.
+        repeated: keys shared by several table rows; such rows are merged.
         known_files: the files that the dataset in the output was made from.
-        removed: the images that are kept out.
+        removed: the images that were removed earlier and are kept out.
         progress: called while images are listed.
     """
     skipped = source.count_skipped()
@@ -254,7 +254,7 @@ def _list_input(
 
 
 def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]) -> ImageRef:
-    """Returns the reference with its classes renamed, and records which ones were."""
+    """Returns the reference with its classes renamed, and records which classes these were."""
     renamed.update(renames.keys() & ref.labels)
     return ref._replace(labels=tuple(renames.get(label, label) for label in ref.labels))
 
@@ -262,7 +262,7 @@ def _rename_classes(ref: ImageRef, renames: Mapping[str, str], renamed: set[str]
 def _choose_splits(
     refs: Iterable[ImageRef], options: ConvertOptions, groups: collections.Counter[str]
 ) -> Iterator[ImageRef]:
-    """Returns the references with the splits that a conversion would choose, and counts groups."""
+    """Returns the references with the splits that a conversion would choose; counts groups."""
     encoded = (ref.encode() for ref in _count_groups(refs, groups))
     placed = dividing.choose_splits(encoded, options.shares, options.seed)
     return map(ImageRef.decode, placed)
@@ -283,11 +283,11 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: Listing) -> Plan:
     """Builds the plan that a conversion would build from its sample.
 
-    Only images in that sample that are not in the converted `sample` are measured here.
+    Only those images of that sample that are not in the converted `sample` are measured here.
 
     Raises:
-        UsageError: the plan cannot be built; also mentions missing images and, if no file matches
-            the layout, labels next to the images.
+        UsageError: the plan cannot be built; the message also mentions missing images and, if no
+            file matches the layout, labels next to the images.
     """
     try:
         record_bytes, _ = measure_sample(
@@ -327,8 +327,8 @@ def _predict_outcome(
         job_state: function that asks the service for the state of a job.
 
     Raises:
-        UsageError, DataError, RunError: `convert` would refuse the output; says what an update of
-            the existing dataset would do.
+        UsageError, DataError, RunError: `convert` would refuse the output; the message says what an
+            update of the existing dataset would do.
     """
     try:
         return _inspect_output(options, estimate.plan, job_state=job_state)
@@ -340,7 +340,7 @@ def _predict_outcome(
 
 
 def _inspect_output(options: ConvertOptions, plan: Plan, *, job_state: JobState) -> _Outcome:
-    """Returns what `convert` would do with the output; raises the errors that it would raise."""
+    """Returns what `convert` would do with the output; raises the same errors as `convert`."""
     output = options.output
     lock.check_lockable(output, job_state=job_state)
     state = claim.inspect_output(output, plan, overwrite=options.overwrite)
@@ -437,7 +437,7 @@ def _find_warnings(
 def _describe_class_options(
     options: ConvertOptions, source: Input, plan: Plan, listing: Listing
 ) -> Iterator[str]:
-    """Yields notes about the classes, and about options that name classes."""
+    """Yields notes about the classes, and about options that refer to classes."""
     renamed = {*listing.renamed, *source.plan.allowed_classes}
     yield from describe_unused_renames(source.renames, renamed, plan.classes)
     yield from describe_unused_allowances(options.allow_empty, plan.splits, plan.classes)

@@ -28,12 +28,12 @@ class Preview(Printable):
         sample: the result of converting a sample.
         num_bytes: size of the dataset's shards in bytes.
         rejects: reason -> number of rejects; rejects found by the listing are counted exactly.
-        seconds: time on this machine; None if no images are converted.
-        cpu_seconds: CPU time of all cores; on Dataflow, of as many vCPUs. None if no images are
+        seconds: time to convert on this machine; None if no images are converted.
+        cpu_seconds: total CPU time of all cores or, on Dataflow, vCPUs; None if no images are
             converted.
         warnings: sentences about problems that are cheap to fix now.
         outcome: what `convert` would do, beginning with a verb.
-        failure: why the conversion would or may fail; empty if it should not.
+        failure: why the conversion would or may fail; empty if it should succeed.
     """
 
     plan: Plan
@@ -141,7 +141,7 @@ class Preview(Printable):
             yield "time", f"about {here} here; CPU time {duration(self.cpu_seconds)}"
 
     def lines(self) -> Iterator[str]:
-        """Yields a table of splits and classes, then the facts."""
+        """Yields a table of splits and classes, and then the facts."""
         yield from format_count_table(self.plan.splits, self.plan.labels or [])
         before = ""
         for title, text in self.facts():

@@ -66,12 +66,12 @@ class Listing:
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
         masks: files that are named like masks of files next to them.
         num_known: number of references that are also in the result of `hash_known_files`.
-        num_kept: number of references whose keys are those of records in the existing dataset.
+        num_kept: number of references with the keys of records in the existing dataset.
         largest_group: the largest group of images that `stratify` keeps together, if any.
-        num_removed: number of images that earlier removals keep out, which are not listed.
+        num_removed: number of images that are not listed, because they were removed earlier.
         row_keys: the keys of table rows.
-        renamed: the classes that `rename=` gives other names.
-        num_repeated_keys: number of keys that several rows have.
+        renamed: the classes that `rename=` renames.
+        num_repeated_keys: number of keys shared by several rows.
     """
 
     num_bytes: int = 0
@@ -106,8 +106,8 @@ class KnownFiles(NamedTuple):
     """The files that a dataset was made from.
 
     Attributes:
-        refs: hashes of its references, as they were listed for it.
-        keys: hashes of the keys of its records.
+        refs: hashes of the references as they were listed for the dataset.
+        keys: hashes of the keys of the dataset's records.
     """
 
     refs: Set[int] = frozenset()
@@ -128,7 +128,7 @@ def survey_listing(
     Args:
         refs: the references.
         survey: the survey to add them to.
-        known_files: `hash_known_files` of a dataset; counts the references among them.
+        known_files: result of `hash_known_files` for a dataset; references among these are counted.
         progress: called while files are listed.
     """
     listing = Listing()
@@ -145,7 +145,7 @@ def survey_listing(
 def hash_known_files(folder: str) -> KnownFiles:
     """Hashes the references and keys that a dataset was made from.
 
-    Empty if there is no dataset, or if a sidecar is missing.
+    The result is empty if there is no dataset, or if a sidecar is missing.
     """
     dataset = None
     with contextlib.suppress(DataError):
@@ -185,7 +185,7 @@ def list_references(
         skipped: counts skipped files.
         masks: counts files that are named like masks.
         row_keys: records the keys of rows.
-        repeated: keys that several rows have; these rows are merged.
+        repeated: keys shared by several rows; such rows are merged.
 
     Raises:
         UsageError: a pattern matches nothing or cannot be listed.
@@ -242,13 +242,13 @@ class ConvertedSample:
         tried: number of references.
         written: number of records.
         num_bytes: size of all records in bytes, compressed.
-        cpu_s: CPU seconds to convert and compress them.
+        cpu_s: CPU seconds to convert and compress the records.
         read_s: seconds to read one file.
         reasons: reason -> number of rejects.
         details: reason -> an example: its key, and the problem.
         bad_values: the problem of each reject that has a bad value.
         adjusted: name of an adjustment -> number of images.
-        boxes, masks: their statistics, as in a manifest; empty if there are none.
+        boxes, masks: statistics of boxes and masks, as in a manifest; empty if there are none.
         written_refs: the references of the records.
         palettes: the palettes of masks, as `add_palette` keeps them.
         sources: the sources of the records; empty if no files are read.
@@ -282,7 +282,7 @@ class ConvertedSample:
             self.sizes[ref.key] = None
 
     def add_record(self, ref: ImageRef, record: Record, sha256: str) -> None:
-        """Counts a record; `sha256` is the hash of its source, if it has one."""
+        """Counts a record; `sha256` is the hash of its source, if the record has a source."""
         self.written += 1
         if sha256:
             self.written_refs.append(ref)
@@ -352,7 +352,7 @@ def convert_sample(
 
 
 def _sha256_of(record: Record, names: RecordNames) -> str:
-    """Returns the SHA-256 of the source of a record, in hex; empty if it has none."""
+    """Returns the SHA-256 of a record's source, in hex; empty if the record states none."""
     if not names.sha256 or not isinstance(record.values, MadeValues):
         return ""
     (sha256,) = record.values.values[names.sha256]
@@ -360,7 +360,7 @@ def _sha256_of(record: Record, names: RecordNames) -> str:
 
 
 def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:
-    """Returns the first references, at least one, whose files have at most `max_bytes` in total."""
+    """Returns the first references with at most `max_bytes` bytes of files; at least one."""
     total = 0
     for number, ref in enumerate(refs):
         total += ref.size_bytes

@@ -8,8 +8,9 @@
         print(problem)
 
 `dataset_check` reads the shards in parallel and compares sums, keys and digests with the manifest,
-`shard_check` reads one shard and its contents, `record_check` checks a record, `source_check` its
-source, and `manifest_check` all other files. `report` holds the problems.
+`shard_check` reads one shard and its contents, `record_check` checks a record, `source_check`
+checks the source of a record, and `manifest_check` checks all other files. `report` holds the
+problems.
 """
 
 from beam_tfr.verification.dataset_check import verify

@@ -1,4 +1,4 @@
-"""Checks a dataset: reads its shards in parallel and compares their totals with the manifest."""
+"""Checks a dataset: reads its shards in parallel, and compares their totals with the manifest."""
 
 import concurrent.futures
 import contextlib
@@ -54,9 +54,10 @@ def verify(
 ) -> Report:
     """Reads a dataset and compares it with its manifest.
 
-    Memory: 24 bytes per record to compare keys and sources (100 at the end); about four times the
-    longest record per thread; and to decode images, `max_decode_bytes` of `ImageOptions`, 400 MB,
-    or the pixels of a single image if they need more.
+    This uses 24 bytes of memory per record to compare keys and sources (100 bytes at the end),
+    about four times the size of the longest record per thread and, to decode images,
+    `max_decode_bytes` of `ImageOptions` (400 MB), or the size of the pixels of a single image if
+    that is larger.
 
     Args:
         folder: local or gs://.
@@ -64,7 +65,7 @@ def verify(
             source by SHA-256.
         exclude: patterns of files that are not sources.
         threads: number of threads that read shards; None for one per core.
-        progress: called from time to time, in the calling thread.
+        progress: called from time to time, in the thread of the caller.
 
     Raises:
         UsageError: an argument is wrong.
@@ -134,7 +135,7 @@ class DatasetCheck:
         threads: int | None = None,
         progress: OnProgress = lambda _: None,
     ) -> None:
-        """Reads shards, in order, in several threads; see `verify` for the arguments."""
+        """Reads the shards in order, in several threads; see `verify` for the arguments."""
         checks = [self.shard(task) for task in tasks]
         stop = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(threads or default_threads()) as executor:
@@ -152,7 +153,7 @@ class DatasetCheck:
                 executor.shutdown(cancel_futures=True)
 
     def report(self) -> Report:
-        """Adds the checks of other files and across shards, and returns the report.
+        """Adds the checks of other files and of the whole dataset, and returns the report.
 
         Raises:
             UsageError: no source was found.
@@ -220,7 +221,7 @@ class DatasetCheck:
         return [self.results[task.position] for task in tasks]
 
     def _check_across_shards(self, results: Sequence[TaskResult]) -> None:
-        """Adds the problems of all other files, and those with repeated keys and wrong totals."""
+        """Adds the problems of all other files, repeated keys, and wrong totals."""
         for problem in check_files(self._manifest):
             self.problems.add(problem, Section.FILES)
         rows = [
@@ -235,7 +236,7 @@ class DatasetCheck:
         """Adds the problems with new sources.
 
         Raises:
-            UsageError: no record has a source among them.
+            UsageError: no record has a source among the specified ones.
         """
         if self.problems.counts[ProblemKind.SOURCE_GONE] == self._num_sources > 0:
             raise UsageError(
@@ -274,10 +275,10 @@ def _describe_sizes(results: Sequence[TaskResult]) -> Iterator[str]:
 
 
 def find_repeated_keys(rows: bytes, tasks: Sequence[VerifyTask]) -> Problems:
-    """Finds records that have the same key as an earlier record, as problems.
+    """Finds records with the same key as an earlier record, and returns them as problems.
 
     Args:
-        rows: rows for `find_repeats`, with positions of shards.
+        rows: rows for `find_repeats`; the file numbers are positions of shards.
         tasks: all shards.
     """
     problems = Problems()

@@ -29,7 +29,7 @@ _KEPT_FORMATS = [form.encode() for form in KEPT_FORMATS]
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields values of a record about its image or source that the options do not allow."""
+    """Yields problems with the values about image and source that the options do not allow."""
     colorspace = b"Gray" if record[CHANNELS] == 1 else b"RGB"
     expected: dict[str, Sequence[Any]] = {
         CHANNELS: _expected_channels(options),
@@ -84,7 +84,7 @@ def image_problems(
     Args:
         record: `ENCODED` or `RAW`, `FORMAT` (bytes), `HEIGHT`, `WIDTH`, `CHANNELS` (int).
         options: options of the dataset.
-        limited: limits for decoding; images that exceed them are a problem too.
+        limited: limits for decoding; images that exceed these limits are problems too.
     """
     if options.encoding == "raw":
         shape = [record[HEIGHT], record[WIDTH], record[CHANNELS]]

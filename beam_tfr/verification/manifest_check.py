@@ -1,4 +1,4 @@
-"""Checks a manifest and the files next to it, and finds files that do not belong in the folder."""
+"""Checks a manifest and the files next to it; finds files that do not belong in the folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def check_files(manifest: Manifest) -> Iterator[Problem]:
 def find_contradictions(manifest: Manifest) -> Iterator[str]:
     """Yields contradictions in fields that the `dataset_digest` does not cover.
 
-    Fields that the digest covers are compared with the records.
+    Fields that the digest covers are compared with the records elsewhere.
     """
     for field, actual, expected in _derive_fields(manifest):
         if actual != expected:
@@ -40,7 +40,7 @@ def find_contradictions(manifest: Manifest) -> Iterator[str]:
 
 
 def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yields fields of the manifest that follow from others: name, value, required value."""
+    """Yields fields of the manifest that follow from other fields: name, value, required value."""
     fields = manifest.fields
     splits = manifest.splits
     yield "options_digest", fields["options_digest"], dataset.json_digest(manifest.options)
@@ -56,7 +56,7 @@ def _derive_fields(manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _hash_expected(manifest: Manifest) -> dict[str, str]:
-    """Returns file -> SHA-256, for files that the manifest determines."""
+    """Returns file -> SHA-256 for the files whose content follows from the manifest."""
     expected = {dataset.MANIFEST_FILE: dataset.sha256_hex(manifest_bytes(manifest.fields))}
     if manifest.names.label in manifest.features:
         labels = labels_text(manifest.class_names)
@@ -79,12 +79,12 @@ def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator
 
 
 def _is_card_of_user(path: str, file: str) -> bool:
-    """Whether a file is a README.md that belongs to the user."""
+    """Whether a file is a README.md that the user wrote."""
     return file == dataset.CARD_FILE and not is_own_card(storage.read_bytes(path))
 
 
 def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:
-    """Yields the problems of `SUMS_FILE`, and of the files for other programs that it names.
+    """Yields the problems of `SUMS_FILE`, and of the files for other programs that it lists.
 
     Raises:
         OSError: `SUMS_FILE` cannot be read.
@@ -107,7 +107,7 @@ def _list_contents(manifest: Manifest) -> list[str]:
 
 
 def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
-    """Yields files that readers would take for shards or contents, since their names match.
+    """Yields files that readers would mistake for shards or contents, because their names match.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -126,7 +126,7 @@ def _find_foreign(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_names(folder: str) -> list[str]:
-    """Returns the sorted names in a folder; on a disk, also the names of folders and links."""
+    """Returns the sorted names in a folder; on disk, including those of folders and links."""
     if storage.is_gcs(folder):
         return storage.list_folder(folder)
     return sorted(os.listdir(folder))

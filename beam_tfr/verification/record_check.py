@@ -1,4 +1,4 @@
-"""Checks a record against the manifest of its dataset and the options in it."""
+"""Checks a record against the manifest of its dataset, and the options in the manifest."""
 
 import math
 import re
@@ -26,7 +26,7 @@ Values = Mapping[str, list[Any]]  # feature -> values
 
 
 class _Expected(NamedTuple):
-    """The values that a feature must hold: their type, and their number; None for any number."""
+    """The type and number of the values that a feature must hold; None means any number."""
 
     kind: type
     number: int | None
@@ -72,8 +72,8 @@ class RecordCheck:
         """Checks a record, and adds it to the result of its shard.
 
         Returns:
-            Messages, each with the actual and the expected value; and the features of the record,
-            or None if they do not match the manifest.
+            Messages, each with the actual and the expected value, and the features of the record,
+            which are None if they do not match the manifest.
         """
         try:
             values = parse_example(record)
@@ -133,7 +133,7 @@ class RecordCheck:
                 yield f"{name} is {quote(sha256)}, expected 64 hex digits"
 
     def _payload_problems(self, values: Values, result: TaskResult) -> Iterator[str]:
-        """Yields what is wrong with the image, file or array; a row has none of these."""
+        """Yields what is wrong with the image, file or array; rows have none of these."""
         match self._options.encoding:
             case "row":
                 return

@@ -1,4 +1,4 @@
-"""Holds the problems, the results of shards, and the report on a dataset."""
+"""Defines problems, the results for shards, and the report on a dataset."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class _SortedProblem(NamedTuple):
 
 
 class Problems:
-    """The first problems, and the number of problems of each kind.
+    """The first problems, and the total number of problems of each kind.
 
-    They are the first in dataset order, whichever thread finds them.
+    These problems are the first in the order of the dataset, whichever threads find them.
 
     Attributes:
         counts: kind of problem -> total number of such problems.
@@ -111,7 +111,8 @@ class Problems:
         Args:
             problem: the problem.
             section: the section of the report that lists the problem.
-            place: sorts the problems in a section; problems with the same place are added in order.
+            place: sort key of the problem in its section; problems with equal keys are added in
+                order.
         """
         self.counts[problem.kind] += 1
         self._merge_first([_SortedProblem(section, place, problem)])
@@ -160,14 +161,14 @@ class TaskResult:
         num_bytes: number of bytes read from the file.
         record_bytes: number of bytes of the records that were read, uncompressed.
         problems: problems of the shard and of its sources.
-        num_problems: number of problems, without those of its sources.
+        num_problems: number of problems of the shard, without those of its sources.
         num_sources: number of records compared with their sources.
         key_hashes: 16 bytes for each record.
         source_hashes, source_labels: see `split_notes.SourceHashes`; empty if no file is read.
         labels: class id -> number of records.
         pixels: number of stored pixels, from the heights and widths that the records state.
         source_sizes: see `schema.plan.ShardInfo`.
-        counted: only the counts of boxes and masks.
+        counted: the counts of boxes and masks only.
         records_sha256: see `schema.plan.ShardInfo`; empty until the shard has been read to its end
             without a wrong checksum.
     """
@@ -212,13 +213,14 @@ class Report(Printable):
         folder: folder of the dataset.
         dataset_digest: from the manifest.
         counts: "shards" in the manifest, "records_read", "bytes_read", "problems", and
-            "sources_read", the records compared with their source files; None if not requested.
+            "sources_read", which is the number of records compared with their sources, or None if
+            this was not requested.
         kinds: kind of problem -> total number of such problems; reading a shard stops after about
             `MAX_SHARD_PROBLEMS`.
-        problems: the first `MAX_PROBLEMS`, in the order of the dataset.
+        problems: the first `MAX_PROBLEMS` problems, in the order of the dataset.
         broken: names of the shard files with problems.
-        notes: sentences about things that are not problems: about the splits (see `split_notes`),
-            about records that take far more memory than their files suggest, and about patterns
+        notes: sentences about what is worth knowing but no problem: about the splits (see
+            `split_notes`), records that take far more memory than their files suggest, and patterns
             in `exclude` that match nothing.
         seconds: time taken.
     """
@@ -240,7 +242,7 @@ class Report(Printable):
         """Yields the report as lines, without its problems.
 
         Args:
-            ok: whether everything outside the report is OK too.
+            ok: whether everything that the report does not cover is OK too.
         """
         records = counted(self.counts["records_read"], "record")
         shards = counted(self.counts["shards"], "shard")

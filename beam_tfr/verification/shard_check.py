@@ -34,7 +34,7 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.enco
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """Reads the SHA-256 of each file that `SUMS_FILE` names; empty if `SUMS_FILE` is damaged.
+    """Reads the SHA-256 of each file in `SUMS_FILE`; returns none if `SUMS_FILE` is damaged.
 
     Raises:
         OSError: `SUMS_FILE` cannot be read.
@@ -85,7 +85,7 @@ class ContentsCheck:
     def _check_sum(self, name: str) -> None:
         """Compares contents with `SUMS_FILE`.
 
-        If that file is missing or damaged, which is reported elsewhere, nothing is compared.
+        If `SUMS_FILE` is missing or damaged, which is reported elsewhere, nothing is compared.
 
         Raises:
             DataError: the checksums differ.
@@ -107,7 +107,7 @@ class ShardContents:
     """The contents of one shard, which are compared in the order of the records.
 
     Attributes:
-        name: name of the contents' file in the dataset's folder.
+        name: name of the file with the contents, in the dataset's folder.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class ShardCheck:
     Args:
         folder: folder of the dataset.
         task: the shard.
-        records: the check for its records.
-        contents: the check for its contents.
+        records: the check for the records of the shard.
+        contents: the check for the contents of the shard.
         sources: the sources to compare the records with, if any.
 
     Attributes:
@@ -215,7 +215,7 @@ class ShardCheck:
     def _add_unreadable_key(self) -> None:
         """Adds a placeholder for the key and source of a damaged record.
 
-        The placeholder equals no other key, and has no source.
+        The placeholder differs from all other keys, and has no source.
         """
         self.result.key_hashes += os.urandom(HASH_BYTES)
         if self._check_record.has_sources:
@@ -229,10 +229,11 @@ class ShardCheck:
             self._add(ProblemKind.DAMAGED, sizes)
 
     def _read(self, contents: ShardContents | None, stopped: Callable[[], bool]) -> None:
-        """Reads and checks all records, then the totals, which are known only at the end.
+        """Reads and checks all records, and then the totals, which are known only at the end.
 
         Raises:
-            RecordError: the rest of the file cannot be read, or has more records than the manifest.
+            RecordError: the rest of the file cannot be read, or has more records than the manifest
+                states.
             OSError: the file cannot be read.
         """
         file = RecordFile(
@@ -291,7 +292,7 @@ class ShardCheck:
     def _check_sums(self, file: RecordFile) -> None:
         """Compares the number of records and the SHA-256 of the file with the manifest.
 
-        If no record was skipped, adds their digest to the result.
+        If no record was skipped, adds the digest of the records to the result.
         """
         if file.record != self._entry.num_examples:
             message = f"it has {file.record} records, expected {self._entry.num_examples}"

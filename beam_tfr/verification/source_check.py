@@ -34,8 +34,8 @@ _LARGE_AT_ONCE = 2  # large images in memory at the same time
 class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
     """The sources of a dataset, found by the keys of its records.
 
-    Uses no memory per file, apart from the hashes of keys that `verify` keeps, but about 0.5 kB for
-    each image in an archive and for each row of a table.
+    Uses about 0.5 kB of memory for each image in an archive and for each row of a table, but no
+    memory for other files, apart from the hashes of keys that `verify` keeps.
 
     Args:
         manifest: manifest of the dataset.
@@ -75,7 +75,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
 
         Args:
             values: the features of the record.
-            file, record, offset: the place of the record, for a `Problem`.
+            file, record, offset: where the record is, for a `Problem`.
         """
         names = self._manifest.names
         key = values[names.key][0].decode("utf-8", "surrogateescape")
@@ -104,7 +104,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return ProblemKind.SOURCE_CHANGED, "has changed"
 
     def _read_sha256(self, key: str) -> str:
-        """Reads the SHA-256 of a source, in hex; empty if it is larger than any image can be."""
+        """Returns the SHA-256 of a source, in hex; empty if it is larger than any image can be."""
         source = self._sources.find(key)
         if source.place:
             is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
@@ -113,7 +113,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return storage.sha256_of_small(source.path, self._most_bytes)
 
     def find_new(self, key_hashes: bytes) -> Problems:
-        """Finds files or rows that are neither a record nor a reject, sorted, as problems.
+        """Returns the sorted problems of files or rows that are neither a record nor a reject.
 
         Ignores sources that removed.txt keeps out.
 
@@ -135,13 +135,13 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return problems
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns in `exclude` without a match; call it after `find_new`."""
+        """Yields messages about unmatched patterns in `exclude`; call this after `find_new`."""
         return self._sources.describe_exclusions()
 
     def _read_removed(self) -> Removed:
         """Reads which images were taken down.
 
-        Returns nothing if the file is damaged, which is reported elsewhere.
+        Returns no hashes if the file is damaged, which is reported elsewhere.
         """
         with contextlib.suppress(OSError, DataError):
             return read_removed(self._manifest.folder)
@@ -158,7 +158,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return False
 
     def _hash_rejected(self) -> bytes:
-        """Hashes the keys in rejects.jsonl with `hash_key`, up to a damaged line.
+        """Hashes the keys in rejects.jsonl with `hash_key`, up to the first damaged line.
 
         The damage itself is reported elsewhere.
         """

@@ -49,10 +49,10 @@ class Sources(Protocol):
     patterns: list[str]
 
     def find(self, key: str) -> storage.Entry:
-        """Finds the source of a key; a source within another file has a place.
+        """Finds the source of a key; a source inside another file has a place.
 
         Raises:
-            FileNotFoundError: there is no source, if this is known without looking for the file.
+            FileNotFoundError: there is no source, as is known without looking for the file.
         """
 
     def paths(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Sources(Protocol):
         """
 
     def describe_exclusions(self) -> Iterator[str]:
-        """Yields messages about patterns in `exclude` that match nothing; call it after `paths`."""
+        """Yields messages about unmatched patterns in `exclude`; call this after `paths`."""
 
 
 class _FileSources(Sources):
@@ -120,7 +120,7 @@ class _FileSources(Sources):
 
 
 class _TableSources(Sources):
-    """The rows of tables, whose columns have the same roles as when the dataset was made."""
+    """The rows of tables whose columns have the same roles as when the dataset was made."""
 
     def __init__(self, manifest: Manifest, sources: Sequence[str], exclude: Sequence[str]) -> None:
         try:
@@ -194,7 +194,7 @@ def _is_below_root(key: str) -> bool:
 
 
 def _name_option(error: Exception) -> str:
-    """Rewords an error about tables to name the option of `verify`."""
+    """Rewords an error about tables so that it mentions the option of `verify`."""
     return re.sub("`(?:table|image_root)=", "`sources=", str(error))
 
 

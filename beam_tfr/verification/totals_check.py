@@ -14,7 +14,7 @@ from beam_tfr.verification.report import Problem, ProblemKind, TaskResult
 
 
 class _Field(NamedTuple):
-    """A field of the manifest, its value there, and the value that the records add up to."""
+    """A field of the manifest, its value there, and its value according to the records."""
 
     name: str
     stated: Any
@@ -47,7 +47,7 @@ class _Totals:
 def find_wrong_totals(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[Problem]:
     """Yields the fields of a manifest that contradict the records.
 
-    Yields nothing if a shard is damaged, since this would only repeat other problems.
+    Yields no fields if a shard is damaged, since these would only repeat other problems.
     """
     if not all(result.records_sha256 for result in results):
         return
