@@ -173,7 +173,7 @@ def _check_argument(argument: str) -> None:
 def _check_repeated(arguments: Sequence[str], parsed: argparse.Namespace, program: str) -> None:
     """Warns about flags that accept one value but occur more than once; the last value counts.
 
-    This lets a script append flags that replace earlier ones.
+    So a script can append flags that replace earlier flags.
 
     Raises:
         UsageError: a flag of `remove` is repeated, so the command would not remove all images that

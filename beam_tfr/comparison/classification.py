@@ -32,7 +32,8 @@ class DifferenceKind(enum.StrEnum):
 class RowPairs(NamedTuple):
     """The numbers of the rows in the old and the new table that belong together.
 
-    Both are int64 [n]. For records that are only in one dataset, the array of the other is empty.
+    Both arrays are int64 [n]. For records that are only in one dataset, the array of the other is
+    empty.
     """
 
     old: Numbers

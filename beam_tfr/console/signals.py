@@ -1,7 +1,7 @@
 """Lets Ctrl-C and SIGTERM end a command with a line on standard error and exit code `INTERRUPTED`.
 
-Both raise KeyboardInterrupt in the main thread. A destructor may lose that exception, and a library
-may turn it into another error, so the arrival of a signal is also recorded.
+Both signals raise KeyboardInterrupt in the main thread. A destructor may lose that exception, and a
+library may turn it into another error, so the arrival of a signal is also recorded.
 """
 
 import contextlib

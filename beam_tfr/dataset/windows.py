@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 def choose_window(dataset: Manifest, parts: Iterable[ShardPart], streams: int) -> int:
-    """Returns how many records of a stream are shuffled together: `WINDOW`, or fewer large ones.
+    """Returns how many records of a stream are shuffled together: `WINDOW`, or fewer if large.
 
     Args:
         dataset: the dataset.

@@ -150,7 +150,7 @@ def _count_images(
 def write_index(shard: ExportedShard, file: PendingFile) -> None:
     """Writes the index of a shard: the offset and size of each record, one record per line.
 
-    Both refer to the framed record, and come from the contents of the shard.
+    Offset and size refer to the framed record, and come from the contents of the shard.
     """
     offsets = shard.table.column("offset").to_pylist()
     lengths = shard.table.column("length").to_pylist()

@@ -40,7 +40,7 @@ class InspectedFiles:
     Attributes:
         files: the files.
         manifest: manifest of the dataset that they belong to; None without one.
-        problem: why the folder holds only part of a dataset; else empty.
+        problem: why the folder holds only part of a dataset; otherwise empty.
     """
 
     files: Sequence[InspectedFile]

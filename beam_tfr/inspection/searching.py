@@ -65,7 +65,7 @@ class RecordSearch:
         records: the records kept so far.
         num_read: number of records read, or skipped before `start`.
         sample: features of the first records.
-        damage: why the remaining records were not read; else empty.
+        damage: why the remaining records were not read; otherwise empty.
     """
 
     where: Mapping[str, str]

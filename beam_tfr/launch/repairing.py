@@ -183,8 +183,8 @@ def _choose_repair(
 def _write_other_files(dataset: Manifest, damage: _Damage) -> None:
     """Writes broken files other than shards again.
 
-    If shards were rebuilt, also writes `SUMS_FILE` and the files for other programs, because
-    a different version of beam_tfr may write different ones.
+    If shards were rebuilt, also writes `SUMS_FILE` and the files for other programs, because a
+    different version of beam_tfr may write different files.
     """
     broken = damage.other_files
     texts = dict[str, bytes]()

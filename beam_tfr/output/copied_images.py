@@ -143,7 +143,7 @@ class CopiedImages:
                 yield self.keys[row] + b"\0" + detail.encode("utf-8", "surrogateescape")
 
     def _describe_copy(self, row: int, kept: int) -> str:
-        """Describes a copy of an image that is kept, and the classes of both."""
+        """Describes a copy of an image that is kept, and the classes of the two images."""
         labels = self.images.labels
         key = to_text(self.keys[kept])
         if NO_LABEL in (labels[row], labels[kept]):

@@ -301,7 +301,7 @@ def _name_with_backslash(name: str, layout: str) -> UsageError:
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     """Returns the class names in the order of their ids.
 
-    These are the `classes=` in their order if specified; otherwise `first`, followed by all others.
+    The order is that of `classes=` if specified; otherwise, `first` comes before all others.
 
     Raises:
         DataError: two classes are one name in two Unicode spellings.

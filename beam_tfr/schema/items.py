@@ -175,7 +175,7 @@ class ShardWork(NamedTuple):
     known_images: Mapping[int, KnownImage] = {}
 
     def whole_item(self) -> "Item | None":
-        """Returns the item for the whole shard if it is finished or empty; else None."""
+        """Returns the item for the whole shard if it is finished or empty; otherwise None."""
         if self.refs and not self.finished:
             return None
         return Item(self.shard, 0, "", None, self.finished)

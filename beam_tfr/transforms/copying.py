@@ -86,7 +86,7 @@ class Copier:
             yield from records
 
     def _pace(self, num_bytes: int, records: int) -> None:
-        """Sets how many records to read next, based on the size of the last ones."""
+        """Sets how many records to read next, based on the size of the last records."""
         at_once = self._bytes_at_once * records // (num_bytes + 1)
         self._at_once = max(1, min(AT_ONCE, at_once))
 

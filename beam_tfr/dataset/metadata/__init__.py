@@ -8,8 +8,8 @@ The files describe the dataset to these programs, or let them open it.
     dataset_info.json, features.json, *.labels.txt    for TensorFlow Datasets, unless the shards
                          are GZIP
 
-All are derived from the manifest, and no digest covers them. docs/interoperability.md says how to
-use them.
+All of these files are derived from the manifest, and no digest covers them.
+docs/interoperability.md says how to use them.
 """
 
 import json
