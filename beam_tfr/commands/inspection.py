@@ -97,10 +97,10 @@ def _check_flags(parsed: argparse.Namespace) -> None:
         UsageError: a flag is used without the flag that it needs.
     """
     if parsed.names and not parsed.contact_sheet:
-        raise UsageError("names are on a contact sheet; add --contact_sheet FILE.png")
+        raise UsageError("names are shown on a contact sheet; add --contact_sheet FILE.png")
     if parsed.sources and not (parsed.rejects and parsed.contact_sheet):
         raise UsageError(
-            "the sources are for pictures of rejects; add --rejects --contact_sheet FILE.png"
+            "sources are shown as pictures of rejects; add --rejects --contact_sheet FILE.png"
         )
     chosen = parsed.where or parsed.record is not None or parsed.records is not None
     if parsed.rejects and (chosen or parsed.split):
