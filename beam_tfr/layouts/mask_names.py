@@ -186,7 +186,7 @@ def _cure_further(groups: Sequence[_MaskGroup]) -> str:
     """Says what to do about additional masks of an image."""
     patterns = [f"**/{group.files}" for group in groups[:_MOST_PATTERNS]]
     return (
-        "merge all masks of an image into one file, or leave out others with "
+        "merge all masks of an image into one file, or leave out the others with "
         f"{spell_option('exclude', *patterns)}"
     )
 

@@ -114,7 +114,7 @@ def find_inner_mark(images: Sequence[str], masks: Sequence[str], path: str) -> s
 
 
 def _find_inserted(stem: str, others: Iterable[str]) -> str:
-    """Returns the text that turns a stem into one of the others if inserted, or an empty string."""
+    """Returns the text that, if inserted, turns a stem into one of `others`, or an empty string."""
     for other in others:
         start = len(common_start([stem, other]))
         rest = stem[start:]

@@ -159,7 +159,7 @@ def imply_columns(
 def _are_chosen_rows(options: ConvertOptions, columns: Collection[str]) -> bool:
     """Whether the rows of TFRecords or tars, which have these columns, become the records.
 
-    This is so if features are chosen and there are no images, or these are one of the features.
+    This is so if features are chosen, and there are no images or a feature holds the images.
     """
     image = _find_first(_IMAGES, columns)
     features = options.feature_columns

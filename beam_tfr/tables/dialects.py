@@ -385,8 +385,8 @@ def _doubt_header(rows: Sequence[Sequence[str]], delimiter: str) -> Iterator[str
     if has_values or find_values(header, rows[1:]):
         names = show_names(guess_names(header, rows[1:]))
         yield (
-            f"its first line, {joined!r:.60}, names the columns; if it is a row, write a line with "
-            f"names before it, such as {names}"
+            f"its first line, {joined!r:.60}, names the columns; if it is a row of data, write a "
+            f"line with names before it, such as {names}"
         )
     if len(header) > 1:
         return

@@ -52,7 +52,7 @@ def row_reader(content: TableContent, images: Sequence[str], **others: Any) -> R
     Args:
         content: the findings about the tables.
         images: the columns of images.
-        others: more arguments for `read_rows`.
+        others: further arguments for `read_rows`.
     """
     options = content.options
     read = content.read_rows or functools.partial(

@@ -44,7 +44,7 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     elif "x" not in names and {"path", "class"} <= {*names}:
         options = ", and give `uri_column=path` `label_column=class`"
     return (
-        f"its first line, {','.join(header)!r:.100}, is a row instead of column names; "
+        f"its first line, {','.join(header)!r:.100}, is a row of data instead of column names; "
         f"write a line with names before it{corners}, such as {show_names(names)}{options}"
     )
 

@@ -131,7 +131,7 @@ def _refuse_mixture(
     return table_error(
         folder + tables[0],
         f"its folder or name names the split {split}, but {folder}{unnamed} {what}; rename one of "
-        f"them, leave one out of `table=`, or say where splits come from: {OTHER_WAYS}",
+        f"them, omit one from `table=`, or say where splits come from: {OTHER_WAYS}",
     )
 
 

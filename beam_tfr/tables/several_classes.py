@@ -76,7 +76,7 @@ def warn_of_rows_of_classes(options: ConvertOptions, first: FirstRows) -> Iterat
     presence = find_presence_column(first.columns)
     if presence and any(is_zero(cell) for _, cell in first.column(presence)):
         yield (
-            f"column {presence!r} is 0 in some rows, but their classes count like others: if the "
+            f"column {presence!r} is 0 in some rows, but the classes of these rows count: if the "
             "images lack these classes, `label_separator='|'` leaves them out"
         )
 
@@ -205,7 +205,7 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
         reason = "its parts are also classes of other rows"
         if not compound:
             compound = _find_mixed(parts_of, separator)
-            reason = "classes of other rows also have parts of it, at other places"
+            reason = "classes of other rows have some of its parts in other places"
         if compound:
             yield (
                 f"column {options.label_column!r}: {compound!r:.100} is one class, but {reason}: "

@@ -83,8 +83,8 @@ def describe_unlisted(
 ) -> str:
     """Returns the message about images that no table lists, or an empty string if there are none.
 
-    Looks at the folders of the listed images. If this would take long, the message says that these
-    were not checked.
+    Looks at the folders of the listed images. If this would take long, the message says that the
+    folders were not checked.
 
     Args:
         tables: all tables.
