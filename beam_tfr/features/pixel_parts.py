@@ -89,6 +89,6 @@ class PixelBudget:
         if self._left < 0:
             raise RejectError(
                 "masks-too-large",
-                f"drawing the masks of its boxes takes more than {self._most:,} pixels; use a "
+                f"the masks of its boxes have more than {self._most:,} pixels to process; use a "
                 "smaller `image_size=`",
             )
