@@ -158,7 +158,8 @@ class Convert(beam.PTransform):
     def record_functions(self, *, guarded: bool = False) -> list[Callable[[Any, ImageRef], Any]]:
         """Returns the functions that turn the content of a file into its record.
 
-        They come from the `MapImages` steps, because a sample of files passes no other steps.
+        The functions are those of the `MapImages` steps, because a sample of files passes no other
+        steps.
 
         Args:
             guarded: whether guarded processes decode the images.

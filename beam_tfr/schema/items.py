@@ -40,7 +40,7 @@ class ImageRef(NamedTuple):
         labels: class names. In a dataset with one label per image, a single name, which is empty if
             a table row has none. In a dataset with several labels, any number. Otherwise none.
         label_ids: ids of the classes, -1 for an empty name; None in a dataset without labels, and
-            until the plan knows all classes.
+            until all classes are known.
         reason: a member of `REJECT_REASONS` if the image is already known to be unusable, else
             empty.
         detail: detail of the reason.

@@ -1,4 +1,4 @@
-"""Reads what a dataset knows about its images, several shards at a time."""
+"""Reads the known facts about the images of a dataset, several shards at a time."""
 
 from __future__ import annotations
 

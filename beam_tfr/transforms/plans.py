@@ -237,7 +237,7 @@ def _order_shard(
 def _match_images(
     refs: Sequence[bytes], images: Mapping[bytes, bytes], compare: str
 ) -> dict[int, KnownImage]:
-    """Finds what an update knows about images, by the positions of their references.
+    """Finds the known facts about the images of an update, by the positions of their references.
 
     Args:
         refs: encoded references, in order.
