@@ -467,7 +467,7 @@ def test_a_file_that_names_the_image_of_another_is_about_that_of_its_own_name(
     files["9.xml"] = voc("5.png", label="c5")  # no image has its own name
     options = write_set(tmp_path, files, images=5)
     warnings = beam_tfr.plan(**options).warnings
-    (warning,) = [text for text in warnings if "the image of another one" in text]
+    (warning,) = [text for text in warnings if "the image of another file" in text]
     assert "2 of the first 5 XML files" in warning
     expected = {f"{number}.png": [f"c{number}".encode()] for number in range(1, 6)}
     assert classes_of_images(options) == expected
