@@ -39,6 +39,7 @@ from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
+from beam_tfr.layouts.sample_folders import describe_sample_folders
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -268,7 +269,10 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
             yield describe_last_folders(folders)
         yield describe_ignored_split(folders, source.origin.all_splits)
-    yield masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
+    companions = masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
+    yield companions
+    if not companions and source.layout.parts[-2:] == ("{label}", "*"):
+        yield describe_sample_folders(folders, names_in)
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -36,6 +36,7 @@ from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.sample_folders import describe_sample_folders
 from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.layouts.unnamed_masks import FileKind
 from beam_tfr.options import ConvertOptions
@@ -137,6 +138,15 @@ def refusal(*keys: str, images: Sequence[str] = ()) -> str:
             "*/{split}/{label}/**",
         ),
         (["train/old/cat/1", "train/new/dog/1", "test/old/cat/1"], "{split}/*/{label}/*"),
+        (
+            [
+                f"{split}/{name}/{name}_{number}/1"
+                for split in ("train", "val")
+                for name in ("airport", "zoo")
+                for number in range(2)
+            ],
+            "{split}/{label}/**",  # fMoW
+        ),
     ],
 )
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
@@ -1219,6 +1229,33 @@ def test_pairs_above_splits_are_told_with_the_layout() -> None:
     cure = "(`input=DIR/infrared`, `input=DIR/visible`) with `layout='{split}/*'`"
     assert cure in describe_pair_folders(dict.fromkeys(folders, 1))
     assert cure in refusal(*keys)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [
+        (["{}_B02.tif", "{}_B03.tif"], True),  # BigEarthNet
+        (["red.tif", "nir.tif"], True),
+        (["rgb_1.png", "depth_1.png"], True),
+        (["{}_1.jpg", "{}_2.jpg"], False),
+        (["1.jpg", "2.jpg"], False),
+        (["a.jpg", "b.jpg"], False),
+        (["image1.jpg", "image2.jpg"], False),
+        (["{}.jpg"], False),
+    ],
+)
+def test_folders_of_samples_are_told(names: Sequence[str], is_told: bool) -> None:
+    folders = ["S2_1", "S2_2", "more/S3"]
+
+    def names_in(folder: str) -> Sequence[str]:
+        return [name.format(folder.rpartition("/")[2]) for name in names]
+
+    def other_names_in(folder: str) -> Sequence[str]:
+        return [*names_in(folder), f"{folder[-1]}_c.jpg"]
+
+    assert bool(describe_sample_folders(folders, names_in)) == is_told
+    assert not describe_sample_folders(folders[:2], names_in)
+    assert not describe_sample_folders(folders, other_names_in)
 
 
 def test_commands_for_pairs_hold_only_plain_names() -> None:

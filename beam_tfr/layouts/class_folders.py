@@ -90,7 +90,7 @@ def _describe_folders_of_several(names: Sequence[str], names_in: Mapping[str, se
         return ""
     have_images = all(map(IMAGES.fullmatch, names))
     merged = _find_merged(names_in)
-    if not have_images and not merged and not _are_parts(names_in):
+    if not have_images and not merged and not are_parts(names_in):
         return ""
     level, outer_names = _find_outer_names(names_in)
     if find_split_folders(outer_names) or find_seeming_splits(outer_names):
@@ -149,7 +149,7 @@ def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
     return paths_of[min(merged)] if merged else []
 
 
-def _are_parts(names_in: Mapping[str, set[str]]) -> bool:
+def are_parts(names_in: Mapping[str, set[str]]) -> bool:
     """Whether the names of folders suggest parts of the outer folders' contents.
 
     The names contain those of the outer folders, as in Archery/v_Archery_g01, or consist of the

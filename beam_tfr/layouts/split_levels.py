@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from beam_tfr.layouts.class_folders import find_last_names
+from beam_tfr.layouts.class_folders import are_parts, find_last_names
 from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.layouts.split_names import (
@@ -138,7 +138,8 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
     if level == 1 and hold_images:
         layout = parse_layout("{split}/**")  # test/images/1.jpg, test/part1/1.jpg
         return str(layout.below(max(0, shallowest - level)))
-    if level > 1 and len(last_names) == 1 and (hold_images or _has_siblings(folders, level)):
+    hold_all = len(last_names) == 1 and (hold_images or _has_siblings(folders, level))
+    if level > 1 and (hold_all or are_parts(find_last_names(folders))):
         between = "*/" * (level - 2)
         layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
         return str(layout.below(max(0, shallowest - level)))
