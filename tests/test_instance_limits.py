@@ -162,7 +162,7 @@ def test_drawing_is_counted_in_pixels(
     place(shapes, (100, 100), **options)
     monkeypatch.setattr(instance_masks, "MOST_PIXELS", cost - 200)
     with pytest.raises(
-        RejectError, match=r"more than .* pixels; use a smaller `image_size="
+        RejectError, match=r"more than .* pixels to process; use a smaller `image_size="
     ) as caught:
         place(shapes, (100, 100), **options)
     assert caught.value.reason == "masks-too-large"

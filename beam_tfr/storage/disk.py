@@ -380,8 +380,8 @@ class DiskPendingFile(PendingFile):
 def _highest_folder(path: str, root: str) -> str:
     """Returns the folder, with a slash, below which missing folders are certainly missing.
 
-    This is the folder around the root if the root exists, since masks are often stored next to
-    their images; otherwise it is the root.
+    This is the root or, for a path outside an existing root, the folder around the root, since
+    masks are often stored next to their images.
     """
     is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
     root = os.path.realpath(root)
