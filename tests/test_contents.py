@@ -30,6 +30,7 @@ from pyarrow import parquet
 
 import beam_tfr
 from beam_tfr.comparison.compared_contents import read_compared_contents
+from beam_tfr.dataset import lookup
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.images.appearance import describe_pixels, sum_channels
 from beam_tfr.records import contents, contents_file
@@ -299,6 +300,64 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         ),
         "a footer longer than the file": (data[:-8] + b"\xff\xff\xff\x7fPAR1", ""),
     }
+
+
+def repeated(words: int) -> pa.Table:
+    """Rows that repeat a text of 4,000 bytes: some bytes per row as Parquet."""
+    text = "\N{GRINNING FACE}" * contents.MAX_TEXT
+    return rows_of(key=["k"] * ROWS, words=[[text] * words] * ROWS)
+
+
+ROWS = 20_000
+
+
+@pytest.mark.parametrize(("words", "num_bytes"), [(1, 80_020_000), (3, 240_020_000)])
+def test_texts_that_take_far_more_memory_than_their_file_are_refused(
+    words: int, num_bytes: int
+) -> None:
+    data = written(repeated(words))
+    assert len(data) < 50_000
+    said = f"p is damaged: its strings have {num_bytes:,} bytes, too many for {len(data):,} bytes"
+    with pytest.raises(DataError, match=re.escape(said)):
+        contents_file.parse_contents(data, schema(), path="p", num_rows=ROWS)
+
+
+def test_numbers_that_take_far_more_memory_than_their_file_are_refused() -> None:
+    rows = 2_000_000
+    one = rows_of(key=["k"])
+    data = written(one.take(np.zeros(rows, int)), row_group_size=rows)
+    assert len(data) < 200_000
+    with pytest.raises(DataError, match=r"it has [0-9,]+ values, too many for [0-9,]+ bytes"):
+        contents_file.parse_contents(data, schema(), path="p", num_rows=rows)
+
+
+def test_texts_that_many_rows_share_are_read() -> None:
+    """Such as the description of a class, in a shard of tiny images."""
+    rows = 10_000
+    keys = [f"{number:08}" for number in range(rows)]
+    table = rows_of(key=keys, words=[["d" * 500, "e" * 300]] * rows, n=[7] * rows)
+    data = contents_file.contents_bytes(table)
+    read = contents_file.parse_contents(data, schema(), path="p", num_rows=rows)
+    assert read.equals(table)
+
+
+def test_few_contents_are_parsed_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the many that are read ahead, because they may be far larger than their files."""
+    dataset = read_manifest(str(converted_photos("--num_shards 3 --compression gzip:6")))
+    shards = [*dataset.shards] * 4
+    expected = [lookup.read_shard_contents(dataset, shard, ["key", "split"]) for shard in shards]
+    parsed = []
+
+    def parse(data: bytes, schema: pa.Schema, *, path: str, **how: Any) -> pa.Table:
+        parsed.append(path)
+        return contents_file.parse_contents(data, schema, path=path, **how)
+
+    monkeypatch.setattr(lookup, "parse_contents", parse)
+    tables = []
+    for table in lookup.read_all_contents(dataset, ["key", "split"], shards):
+        tables.append(table)
+        assert len(parsed) < len(tables) + 4
+    assert tables == expected
 
 
 READ = """

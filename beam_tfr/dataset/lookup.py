@@ -4,7 +4,6 @@ Needs neither TensorFlow nor Beam.
 """
 
 import bisect
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,7 @@ _ESCAPED_BYTE = "\\x"  # in a key of the contents that is not UTF-8
 _MAX_GAP_BYTES = 1 << 16
 _MAX_READ_BYTES = 8 << 20
 _CONTENTS_AT_A_TIME = 32  # shards, with a thread and a request each
+_PARSED_AT_A_TIME = 4  # of these; parsed contents may be far larger than their files
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -269,8 +269,13 @@ def read_contents(
         DataError: the contents are missing or damaged, or another dataset has replaced this one.
         NotInstalledError: pyarrow is missing.
     """
+    data = _read_file(dataset, file, num_records, num_bytes)
+    return _parse_file(dataset, file, num_records, data, columns)
+
+
+def _read_file(dataset: Manifest, file: str, num_records: int, num_bytes: int) -> bytes:
+    """Reads the bytes of the contents of a shard; see `read_contents`."""
     path = storage.join(dataset.folder, contents_name(file))
-    schema = dataset.contents_schema()
     max_bytes = max_record_bytes_in(num_bytes)
     if num_records * FRAME_BYTES > max_bytes:
         raise DataError(
@@ -284,6 +289,15 @@ def read_contents(
         raise DataError(
             f"{path} has more than {max_bytes} bytes, too many for the contents of this shard"
         )
+    return data
+
+
+def _parse_file(
+    dataset: Manifest, file: str, num_records: int, data: bytes, columns: Sequence[str] | None
+) -> Any:
+    """Parses the bytes of the contents of a shard; see `read_contents`."""
+    path = storage.join(dataset.folder, contents_name(file))
+    schema = dataset.contents_schema()
     try:
         table = parse_contents(data, schema, path=path, num_rows=num_records, columns=columns)
         contradiction = find_contradiction(dataset, file, table)
@@ -307,7 +321,7 @@ def read_all_contents(
 ) -> Iterator[Any]:
     """Yields the contents of shards in order, as `read_contents` returns them.
 
-    Threads read the contents of some shards ahead.
+    Threads read the files of some shards ahead, and parse a few of them.
 
     Args:
         dataset: manifest of the dataset.
@@ -317,11 +331,21 @@ def read_all_contents(
     Raises:
         DataError: as in `read_contents`; also at the end, if another dataset has replaced this one.
     """
-    read = functools.partial(read_shard_contents, dataset, columns=columns)
+
+    def read(shard: ShardEntry) -> bytes:
+        return _read_file(dataset, shard.file, shard.num_examples, shard.num_bytes)
+
+    def parse(file: tuple[ShardEntry, bytes]) -> Any:
+        shard, data = file
+        return _parse_file(dataset, shard.file, shard.num_examples, data, columns)
+
     chosen = dataset.shards if shards is None else shards
     with ThreadPoolExecutor(_CONTENTS_AT_A_TIME) as pool:
         for begin in range(0, len(chosen), _CONTENTS_AT_A_TIME):
-            yield from pool.map(read, chosen[begin : begin + _CONTENTS_AT_A_TIME])
+            batch = chosen[begin : begin + _CONTENTS_AT_A_TIME]
+            files = zip(batch, pool.map(read, batch), strict=True)
+            while few := [*itertools.islice(files, _PARSED_AT_A_TIME)]:
+                yield from pool.map(parse, few)
     check_not_replaced(dataset)
 
 

@@ -1,6 +1,7 @@
 """Writes and reads the file with the contents of a shard: a small Parquet file.
 
-The file is not compressed, so reading it needs no more memory than its size, whoever wrote it.
+The file is not compressed, but it may store a value once for many rows. So reading it takes a
+bounded multiple of its size in memory, whoever wrote it.
 """
 
 import io
@@ -12,6 +13,12 @@ from beam_tfr.records.parquet_layout import check_metadata_bytes, count_values
 from beam_tfr.schema.errors import DataError
 
 _MAX_TEXT_BYTES = 4 * MAX_TEXT  # in UTF-8
+# The most bytes of decoded values, for each byte of the file. A file that convert writes stays far
+# below: a row takes at least 50 bytes, and a number that is the same in all rows almost none.
+_MOST_TEXT_BYTES = 64
+_MOST_CELL_BYTES = 256
+_CELL_BYTES = 8
+_FREE_BYTES = 4 << 20  # 4 MiB, whatever the size of the file
 _WRITER = "parquet-cpp-arrow"  # what pyarrow calls itself
 _REPAIR = "`beam-tfr repair` rebuilds it"
 
@@ -59,8 +66,7 @@ def parse_contents(
         _check_metadata(file.metadata, num_rows)
         _check_values(data, schema, num_rows)
         table = file.read(columns=columns, use_threads=False)
-        for column in table.columns:
-            _check_texts(column)
+        _check_texts(table, len(data))
         fields = [schema.field(name) for name in table.column_names]
         parsed = table.cast(pa.schema(fields))
         parsed.validate(full=True)  # checks that strings are UTF-8
@@ -120,7 +126,11 @@ def _check_metadata(metadata: Any, num_rows: int) -> None:
 
 
 def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
-    """Checks that no column has more values than its rows can have."""
+    """Checks that no column has more values than its rows can have, nor all columns too many.
+
+    Raises:
+        ValueError: there are more values.
+    """
     pa = need_pyarrow()
     counts = count_values(data, len(schema))
     for field, count in zip(schema, counts, strict=True):
@@ -129,21 +139,38 @@ def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
             most *= MAX_LIST
         if count > most:
             raise ValueError(f"{field.name} has more values than its rows can have")
+    if sum(counts) * _CELL_BYTES > _MOST_CELL_BYTES * len(data) + _FREE_BYTES:
+        raise ValueError(f"it has {sum(counts):,} values, too many for {len(data):,} bytes")
 
 
-def _check_texts(column: Any) -> None:
-    """Checks that no string in a column is longer than the strings that convert writes.
+def _check_texts(table: Any, file_bytes: int) -> None:
+    """Checks the strings in a table, before they are repeated in every row.
+
+    Args:
+        table: a table whose strings are dictionaries.
+        file_bytes: size of the file.
 
     Raises:
-        ValueError: a string is longer.
+        ValueError: a string is longer than those that convert writes, or all rows are too long.
+    """
+    num_bytes = sum(_count_text_bytes(chunk) for column in table.columns for chunk in column.chunks)
+    if num_bytes > _MOST_TEXT_BYTES * file_bytes + _FREE_BYTES:
+        raise ValueError(f"its strings have {num_bytes:,} bytes, too many for {file_bytes:,} bytes")
+
+
+def _count_text_bytes(chunk: Any) -> int:
+    """Counts the bytes of the strings in all rows of a chunk of a column.
+
+    Raises:
+        ValueError: a string is longer than those that convert writes.
     """
     from pyarrow import compute
 
-    for chunk in column.chunks:
-        values = getattr(chunk, "values", chunk)  # the members, for lists
-        texts = getattr(values, "dictionary", None)
-        if texts is None:
-            continue
-        too_long = compute.greater(compute.binary_length(texts), _MAX_TEXT_BYTES)
-        if compute.any(too_long).as_py():
-            raise ValueError(f"a string has more than {MAX_TEXT} characters")
+    values = getattr(chunk, "values", chunk)  # the members, for lists
+    texts = getattr(values, "dictionary", None)
+    if texts is None:
+        return 0
+    lengths = compute.binary_length(texts)
+    if compute.any(compute.greater(lengths, _MAX_TEXT_BYTES)).as_py():
+        raise ValueError(f"a string has more than {MAX_TEXT} characters")
+    return compute.sum(lengths.take(values.indices)).as_py() or 0
