@@ -28,6 +28,7 @@ from beam_tfr.schema.feature_names import OBJECT_TEXT, SIDES
 from beam_tfr.tables import unlabelled
 from beam_tfr.tables.annotations import coco as coco_rows
 from beam_tfr.tables.annotations import read_annotations
+from beam_tfr.tables.annotations.json_kinds import describe_begin
 from beam_tfr.tables.annotations.unused_classes import describe_unused_classes
 from beam_tfr.tables.base import FileClasses, Note
 from tests.cpu_limit import bounded_cpu
@@ -711,6 +712,57 @@ def test_captions_have_a_cure_that_works(tmp_path: Path) -> None:
         {"file": "1.png", "captions": ["A cat.", "A black cat."]},
         {"file": "2.png", "captions": ["A dog."]},
     ]
+
+
+def test_questions_and_answers_of_vqa_have_a_cure_that_works(tmp_path: Path) -> None:
+    questions = [
+        {"image_id": image_id, "question": f"What is {number}?", "question_id": number}
+        for number, image_id in ((90, 9), (91, 9), (5240, 524))
+    ]
+    answers = [
+        {
+            "image_id": question["image_id"],
+            "question_id": question["question_id"],
+            "question_type": "what is",
+            "multiple_choice_answer": f"net {question['question_id']}",
+            "answers": [{"answer": "net", "answer_confidence": "maybe", "answer_id": 1}],
+        }
+        for question in questions[::-1]
+    ]
+    begin = {"info": {}, "license": {}, "data_subtype": "val2014"}
+    files = {"v2_mscoco_val2014_annotations.json": begin | {"annotations": answers}}
+    files["v2_OpenEnded_mscoco_val2014_questions.json"] = begin | {"questions": questions}
+    messages = set[str]()
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+        with pytest.raises(DataError) as raised:
+            rows(content)
+        messages.add(str(raised.value))
+    (message,) = messages
+    long_file = json.dumps(begin | {"annotations": answers * 1_000}).encode()
+    assert describe_begin(long_file[:9_000]) in message
+    command = message[message.index("jq -sc") :].partition(", and give ")[0]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    (tmp_path / "val2014").mkdir()
+    for image_id in ("009", "524"):
+        write_picture(tmp_path / f"val2014/COCO_val2014_000000000{image_id}.jpg", 1)
+    result = beam_tfr.convert(
+        table=tmp_path / "vqa.jsonl",
+        output=tmp_path / "d",
+        uri_column="file",
+        split_column="split",
+        feature_columns="question:bytes[],answer:bytes[]",
+        progress=False,
+    )
+    found = records(tmp_path / "d")
+    assert {
+        name[-7:]: [*zip(record["question"], record["answer"], strict=True)]
+        for name, record in found.items()
+    } == {
+        "009.jpg": [(b"What is 91?", b"net 91"), (b"What is 90?", b"net 90")],
+        "524.jpg": [(b"What is 5240?", b"net 5240")],
+    }
+    assert [*result.splits] == ["val"]
 
 
 def test_classes_of_images_without_boxes_are_told_with_what_takes_them(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from beam_tfr.inputs.yolo_setups import (
 )
 from beam_tfr.layouts.split_names import DEFAULT_SPLIT, split_around, splits_of_file
 from beam_tfr.schema.extensions import FORMAT_OF, may_describe_image
-from beam_tfr.schema.spelling import spell_option
 
 TEXTS = (".csv", ".tsv", ".jsonl", ".ndjson")
 # Extensions used by SageMaker, MXNet, CrowdHuman and Edge Impulse, among others.
@@ -160,10 +159,8 @@ def _name_table(extension: str, path: str, begin: bytes) -> _Description:
             f"{folder}/*.json are LabelMe files: convert them with labelme2coco.py, one of its "
             "examples, to one COCO file, and read that with `table=`"
         )
-    if extension == ".json" and _has_keys(begin, _FIFTYONE_KEYS, 2):
-        return _Description(
-            f"{path} has FiftyOne labels: {spell_option('table', path)} explains how to read them"
-        )
+    if extension == ".json":  # COCO, but also kinds that look like it, such as Datumaro
+        return _Description(f"`table=` reads {path}, or explains how to", path)
     return _Description(f"{path} can be read with `table=`", path)
 
 

@@ -93,7 +93,10 @@ ADJUSTMENTS: dict[str, str] = {
     "rotated": "rotated or mirrored according to EXIF",
     "first-frame": "only the first of several frames or pages was used",
     "alpha-composited": "transparent pixels were blended with --background",
-    "band-left-out": ("TIFFs with RGB and a fourth band, which no tag declares to be transparency"),
+    "band-left-out": (
+        "TIFFs with RGB and a fourth band, such as near infrared, which was left out because no "
+        "tag marks it as transparency"
+    ),
     "depth-scaled": "more than 8 bits per sample were scaled to 8",
     "nearly-black": (
         "more than 8 bits per sample, but the largest value is at most a quarter of the range, "

@@ -47,7 +47,8 @@ _WHITE_IS_ZERO = 0
 _RGB = 2
 _YCBCR = 6
 _LAB = (8, 9, 10)
-# Extra samples: alpha, with colors premultiplied or not.
+# Extra samples: unknown, which is also TIFF's default, and alpha, with colors premultiplied or not.
+_UNSPECIFIED = 0
 _ASSOCIATED = 1
 _UNASSOCIATED = 2
 # Compressions.
@@ -139,8 +140,9 @@ class _Page:
 
     @property
     def has_unknown_band(self) -> bool:
-        """Whether no tag says what the fourth sample of RGB means."""
-        return self.photometric == _RGB and self.samples == 4 and _EXTRA not in self.tags
+        """Whether no tag says what the fourth sample of RGB means; it is near infrared in NAIP."""
+        is_four = self.photometric == _RGB and self.samples == 4
+        return is_four and self.get(_EXTRA) == _UNSPECIFIED
 
     @property
     def _is_packed_in_planes(self) -> bool:
@@ -174,7 +176,7 @@ class _Page:
             return False
         if self.photometric == _RGB and self.samples > 4:
             return False
-        if self.has_unknown_band and self._is_packed_in_planes:
+        if self.has_unknown_band and _EXTRA not in self.tags and self._is_packed_in_planes:
             return False  # Pillow divides colors by the band
         if self.photometric == _YCBCR and self.compression == _UNCOMPRESSED:
             return False
@@ -310,7 +312,7 @@ def _choose_decoder(page: _Page) -> tuple[Callable[[], Decoded], int]:
 def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
     """Decodes samples with up to 8 bits."""
     decoded = by_pillow.load(image, bits=page.bits)
-    if page.has_unknown_band:  # Pillow treats it as alpha
+    if page.has_unknown_band:  # without a tag, Pillow treats it as alpha
         decoded.alpha = None
         decoded.adjusted = _LEFT_OUT
     return decoded

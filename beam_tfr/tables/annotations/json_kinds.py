@@ -48,6 +48,16 @@ _NAMES_AS_KEYS = (
 _LABEL_STUDIO = (
     "is a Label Studio export; export regions there in COCO's format, and image classes as CSV"
 )
+_VQA = (
+    "has VQA's questions or answers; write one object per image and line to a .jsonl file: jq -sc "
+    "'(map(.questions // []) | add | INDEX(.question_id)) as $questions | .[] | "
+    "select(.annotations) | .data_subtype as $part | .annotations | group_by(.image_id)[] | "
+    '{file: "\\($part)/COCO_\\($part)_\\("00000000000\\(.[0].image_id)"[-12:]).jpg", '
+    "split: $part[:-4], question: map($questions[.question_id | tostring].question), "
+    "answer: map(.multiple_choice_answer)}' *_annotations.json *_questions.json > vqa.jsonl, and "
+    "give `uri_column=file`, `split_column=split` and "
+    "`feature_columns='question:bytes[],answer:bytes[]'`"
+)
 _KINDS = (
     _Kind(
         frozenset({"annotations[].segments_info"}),
@@ -57,6 +67,7 @@ _KINDS = (
         frozenset({"annotations[].caption"}),
         CAPTIONS,
     ),
+    _Kind(frozenset({"data_subtype"}), _VQA),
     _Kind(
         frozenset({"[].image_id", "[].category_id"}),
         f"has objects, such as detection results, but no images; {_COCO}",
