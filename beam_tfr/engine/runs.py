@@ -264,8 +264,8 @@ def _starved_threads() -> Iterator[list[BaseException]]:
     """Collects errors of threads that run out of memory.
 
     An engine would wait forever for a lost gRPC thread. This function also silences threads that
-    lose their connections when the engine ends after a failure, and worker threads at any time:
-    after a failed step, Prism starts a worker that it no longer knows.
+    lose their connections when the engine ends after a failure. Worker threads are always silenced,
+    because Prism starts another worker after a failed step, and then rejects it.
     """
     starved: list[BaseException] = []
     silenced = set[threading.Thread | None]()  # threads that start later may print errors

@@ -273,7 +273,7 @@ def _name_with_value(name: str) -> UsageError:
 
 
 def _name_without_image(name: str) -> UsageError:
-    """Builds the error for files that do not match the layout, if the first is no image by name."""
+    """Builds the error for files without an image extension that do not match the layout."""
     for other in OTHER_FILES:
         if other.names.search(name):
             return UsageError(f"{other.noun}, such as {name!r}, {other.cure}", option="input")

@@ -272,7 +272,7 @@ def _read_names(path: str) -> Iterator[str]:
 
 
 def _drop_second(line: str) -> str:
-    """Returns the path of an image in a line, without what follows, such as its XML file."""
+    """Returns the image path at the start of a line, without its XML file or other text."""
     match = _FILE.fullmatch(line)
     return match[1] if match else line
 
