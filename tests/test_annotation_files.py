@@ -218,7 +218,7 @@ def test_files_that_only_belong_to_images_are_not_told(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     for stem in ("a", "b"):
         PIL.Image.new("RGB", (9, 9)).save(tmp_path / "x" / f"{stem}.jpg")
-        for extension in ("xmp", "AAE", "tfw", "mov", "NEF", "svg", "zip", "sha256"):
+        for extension in ("xmp", "AAE", "tfw", "mov", "NEF", "svg", "zip", "sha256", "dvc"):
             (tmp_path / "x" / f"{stem}.{extension}").touch()
     (tmp_path / "x" / "a.notes").touch()  # for one image only
     options = ConvertOptions(input=(str(tmp_path),), output=str(tmp_path / "d"))

@@ -215,7 +215,7 @@ def test_a_lost_split_or_class_is_an_error() -> None:
     change("test-00000-of-00002", num_examples=0, rejected={"not-found": 4}, class_counts={})(infos)
     with pytest.raises(
         DataError,
-        match=r"split test would be empty: all of its images were rejected \(4\)\. Fix one, ",
+        match=r"split test would be empty: all of its images were rejected \(not-found 4\)\. ",
     ):
         totals_of(plan, infos, 1.0, ("hat",))
     totals_of(plan, infos, 1.0, ("test",))
@@ -246,8 +246,8 @@ def test_rows_are_called_rows() -> None:
     change("test-00000-of-00002", num_examples=0, rejected={"bad-value": 4}, class_counts={})(infos)
     with pytest.raises(
         DataError,
-        match=r"all of its rows were rejected \(4\)\. Fix one, leave them out of `table=`, or use "
-        r"`allow_empty=test`$",
+        match=r"all of its rows were rejected \(bad-value 4\)\. Fix one, leave them out of "
+        r"`table=`, or use `allow_empty=test`$",
     ):
         totals_of(plan, infos, 1.0)
 

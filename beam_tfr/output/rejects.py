@@ -69,9 +69,9 @@ def check_rejects(
 
 def _check_split(plan: Plan, split: str, counts: Counts) -> None:
     if not counts.num_examples:
-        matched = plan.splits[split].matched
+        reasons = _name_reasons(counts.rejected)
         raise DataError(
-            f"split {split} would be empty: all of its {plan.noun} were rejected ({matched:,}). "
+            f"split {split} would be empty: all of its {plan.noun} were rejected ({reasons}). "
             f"Fix one, leave them out of {plan.input_option}, or use "
             f"{spell_option('allow_empty', split)}"
         )
