@@ -110,12 +110,21 @@ def run() -> NoReturn:
     signals.end_at_once()
     sys.stdout.flush()
     if code == signals.INTERRUPTED:
+        _kill_servers()
         os._exit(code)
     if signals.arrived.is_set():  # the exception of the signal was lost
+        _kill_servers()
         signals.exit_interrupted()
     atexit._run_exitfuncs()  # end an engine that was started
     # Threads of a failed engine would keep the process alive, print, or abort it.
     os._exit(code)
+
+
+def _kill_servers() -> None:
+    """Kills the servers of an engine, if one was started."""
+    beam_internals = sys.modules.get("beam_tfr.engine.beam_internals")
+    if beam_internals:
+        beam_internals.kill_servers()
 
 
 def _name_program(arguments: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.worker import data_plane
 from apache_beam.utils import interactive_utils, processes
+from apache_beam.utils.subprocess_server import SubprocessServer
 
 from beam_tfr.dataflow import jobs, staging
 from beam_tfr.engine import beam_internals, interrupt
@@ -207,6 +209,13 @@ def dataflow_runner_reports_pip(patch: Patch, folder: Path) -> None:
     assert b"No matching distribution found for none" in failed.value.__cause__.output
 
 
+def servers_are_killed(patch: Patch, folder: Path) -> None:
+    servers = SubprocessServer(None, ["sleep", "60"], port=1)
+    process, _ = servers.start_process()
+    beam_internals.kill_servers()
+    assert process.wait(60) == -signal.SIGKILL
+
+
 def credentials_of_these_tests(
     patch: Patch, folder: Path
 ) -> None:  # tests/conftest.py: nobody waits for any
@@ -228,6 +237,7 @@ def credentials_of_these_tests(
         local_runner_starts_our_workers,
         dataflow_runner_hides_what_it_stages,
         dataflow_runner_reports_pip,
+        servers_are_killed,
         credentials_of_these_tests,
     ],
     ids=lambda case: case.__name__,

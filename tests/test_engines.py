@@ -597,6 +597,20 @@ def test_a_killed_prism_is_told_in_a_sentence(
     assert files_of(tmp_path / "o") == expected
 
 
+@pytest.mark.slow
+def test_prism_ends_with_an_interrupted_run(photos: Path, tmp_path: Path, prism: Path) -> None:
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
+    run = start(*command(photos, tmp_path / "o"), *flags)
+    engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
+    run.send_signal(signal.SIGINT)
+    assert finish(run).code == 130
+    wait_for(lambda: not Path(f"/proc/{engines[0]}").exists())
+
+
 FULL = "[Errno 28] No space left on device: '/o/.beam_tfr/.tmp-1'"
 
 

@@ -424,6 +424,20 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
     return str(get_job(client(options), job_id).current_state.name)
 
 
+def kill_servers() -> None:
+    """Kills the servers that Beam has started in this process, such as Prism.
+
+    Why: an interrupted command ends at once, without the functions in which Beam ends its servers
+    and waits for them. If `SubprocessServer._cache` is removed: see where `_really_start_process`
+    keeps its processes. Without this, Prism may outlive an interrupted command.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        servers = _find_part("utils.subprocess_server:SubprocessServer._cache._cache")
+        for entry in [*servers.values()]:
+            process, _ = entry.obj
+            process.kill()
+
+
 def _find_part(path: str) -> Any:
     """Returns the part of Beam named `module:attribute.attribute` or `module`.
 
