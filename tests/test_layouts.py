@@ -147,6 +147,10 @@ def refusal(*keys: str, images: Sequence[str] = ()) -> str:
             ],
             "{split}/{label}/**",  # fMoW
         ),
+        (
+            ["train/dance/Ab3/1", "train/run/Cd4/1", "val/dance/Ef5/1", "val/run/Gh6/1"],
+            "{split}/{label}/**",  # Kinetics
+        ),
     ],
 )
 def test_folders_that_are_splits(keys: Sequence[str], layout: str) -> None:
@@ -258,6 +262,22 @@ def test_folders_around_splits_may_be_classes() -> None:
         "`layout='*/{split}/**'` for no classes, or `layout='{label}/{split}/**'` for x, y" in text
     )
     assert "for no classes" not in refusal("x/train/images/1", "x/test/images/1")
+
+
+def test_folders_in_the_folders_of_splits_may_be_classes_or_videos() -> None:
+    text = refusal("train/dance/Ab3/1", "train/run/Cd4/1", "val/dance/Ef5/1")  # as of Kinetics
+    assert "use `layout='{split}/{label}/**'` for the classes dance, run" in text
+    assert "or `layout='{split}/*/{label}/*'` for Ab3, Cd4, Ef5, or `layout='{label}/*'`" in text
+    text = refusal("train/old/cat/1", "train/new/dog/1", "val/old/cat/1", "val/new/dog/2")
+    assert "use `layout='{split}/*/{label}/*'` for the classes cat, dog" in text
+    assert "or `layout='{split}/{label}/*/*'` for new, old, or `layout='{label}/*'`" in text
+
+
+def test_classes_that_no_two_splits_share_may_be_none() -> None:
+    text = refusal("train/M02/img1/1", "train/M04/img1/1", "test/M01/img1/1")  # as of MOT17
+    assert "use `layout='{split}/{label}/**'` for the classes M01, M02, M04" in text
+    assert "or `layout='{split}/**'` for no classes, since no two splits share a class" in text
+    assert "no classes" not in refusal("train/M02/img1/1", "train/M04/img1/1", "test/M02/img1/1")
 
 
 def test_folders_that_would_be_other_splits_can_be_left_out() -> None:

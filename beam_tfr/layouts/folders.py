@@ -4,10 +4,10 @@ import operator
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from beam_tfr.layouts.class_levels import describe_class_levels
 from beam_tfr.layouts.class_names import find_split_mark
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
-    IMAGES,
     describe_mask_folders,
     list_nothing,
     without_mask_folders,
@@ -83,7 +83,7 @@ def check_split_folders(
         f"folders have the names of splits, {counts}, but the default layout {DEFAULT_LAYOUT} "
         "ignores them; "
         f"{_describe_cure(layout, keys, shares_option)}"
-        f"{_describe_outer_classes(layout, kept)}, or {spell_option('layout', DEFAULT_LAYOUT)} to "
+        f"{describe_class_levels(layout, kept)}, or {spell_option('layout', DEFAULT_LAYOUT)} to "
         f"ignore them{describe_misnamed(kept, layout)}{unlabelled}"
         f"{_describe_folds(levels, layout)}{masks and f'; {masks}'}{pairs and f'; {pairs}'}",
         option="input",
@@ -127,32 +127,6 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
     if "{label}" not in layout and layout.endswith("/*"):
         named_classes = _describe_named_classes(layout, keys, instead)
     return named_classes or f"use {spell_option('layout', layout)}{instead}"
-
-
-def _describe_outer_classes(layout: str, folders: Iterable[str]) -> str:
-    """Names the layout that reads classes one level higher, or returns an empty string.
-
-    Args:
-        layout: the layout that is used.
-        folders: image folders that the layout reads correctly.
-    """
-    outer_layout = layout.replace("/*/{label}/**", "/{label}/**")
-    if "{label}" not in layout:
-        outer_layout = layout.replace("*/{split}/**", "{label}/{split}/**")  # cat/test/images/1.jpg
-    if outer_layout == layout:
-        return ""
-    classes = _list_classes(folders, layout)
-    outer_classes = _list_classes(folders, outer_layout)
-    if len(outer_classes) < 2 or any(map(IMAGES.fullmatch, outer_classes)):
-        return ""
-    kind = f"the classes {join_names(classes)}" if classes else "no classes"
-    return f" for {kind}, or {spell_option('layout', outer_layout)} for {join_names(outer_classes)}"
-
-
-def _list_classes(folders: Iterable[str], layout: str) -> list[str]:
-    """Lists the classes that a layout reads, sorted."""
-    values_of = read_folders(folders, layout)
-    return sorted({values["label"] for values in values_of.values() if "label" in values})
 
 
 def _describe_folds(levels: Iterable[SplitLevel], layout: str) -> str:

@@ -139,12 +139,34 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
         layout = parse_layout("{split}/**")  # test/images/1.jpg, test/part1/1.jpg
         return str(layout.below(max(0, shallowest - level)))
     hold_all = len(last_names) == 1 and (hold_images or _has_siblings(folders, level))
-    if level > 1 and (hold_all or are_parts(find_last_names(folders))):
+    are_sequences = level == 2 and _are_sequences(folders)
+    if level > 1 and (hold_all or are_sequences or are_parts(find_last_names(folders))):
         between = "*/" * (level - 2)
         layout = parse_layout(f"{{split}}/{between}{{label}}/**")  # test/cat/raw/1.jpg
         return str(layout.below(max(0, shallowest - level)))
     between = "*/" * (level - 1)
     return f"{{split}}/{between}{DEFAULT_LAYOUT}"
+
+
+def _are_sequences(folders: Iterable[str]) -> bool:
+    """Whether splits share the folders in them, but none of the image folders in those.
+
+    The image folders are hardly classes: train/dance/Ab3_1 and val/dance/k9Qw_2, as in Kinetics.
+    """
+    paths = [folder.split("/")[-3:] for folder in folders if folder.count("/") >= 2]
+    inner_names = [(inner, split) for split, _, inner in paths]
+    outer_names = [(outer, split) for split, outer, _ in paths]
+    return share_names(outer_names) and not share_names(inner_names)
+
+
+def share_names(names: Iterable[tuple[str, str]]) -> bool:
+    """Whether a name is in several splits.
+
+    Args:
+        names: pairs of a name and its split.
+    """
+    different = {*names}
+    return len({name for name, _ in different}) < len(different)
 
 
 def _layout_of_last_folders(folders: Iterable[str]) -> str:
