@@ -8,6 +8,7 @@ test_interoperability.py opens them with those programs.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.dataset.metadata import metadata_files
+from beam_tfr.dataset.metadata.card import MAX_CARD_BYTES
 from beam_tfr.schema.dataset import METADATA_FILES
 from tests.conftest import Run, files_of
 from tests.converted import CONVERSIONS, converted, converted_photos, converted_sample
@@ -160,6 +162,16 @@ def test_another_compression_replaces_them_all(beam_tfr: Command, dataset: Path)
     files = files_of(dataset)
     del files["history.jsonl"]
     assert files == files_of(converted_photos())
+
+
+def test_a_huge_readme_stays_unread(beam_tfr: Command, dataset: Path) -> None:
+    readme = dataset / "README.md"
+    os.truncate(readme, MAX_CARD_BYTES + 1)
+    assert beam_tfr("update", dataset, "--compression", "gzip").code == 0
+    assert readme.stat().st_size == MAX_CARD_BYTES + 1
+    os.truncate(readme, MAX_CARD_BYTES)
+    assert beam_tfr("update", dataset, "--compression", "none").code == 0
+    assert readme.stat().st_size < 100_000
 
 
 def test_a_readme_of_somebody_stays(beam_tfr: Command, photos: Path, dataset: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from beam_tfr import storage
+from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.output import sidecars
 from beam_tfr.planning import packing
 from beam_tfr.schema.dataset import sha256_hex
@@ -104,6 +105,27 @@ def test_a_sidecar_whose_values_cannot_be_used_is_none(
     body = b"".join(lines[:-1])
     path.write_bytes(body + sha256_hex(body).encode() + b"\n")
     assert sidecars.read_sidecar(str(tmp_path), info.shard.name) is None
+
+
+def test_no_more_of_a_sidecar_is_read_than_its_shard_can_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".sources/train-00000-of-00001.json"
+    path.parent.mkdir()
+    path.touch()
+    os.truncate(path, 1 << 30)
+    read = []
+
+    def read_bytes(path: str, **how: Any) -> bytes:
+        data = read_original(path, **how)
+        read.append(len(data))
+        return data
+
+    read_original = storage.read_bytes
+    monkeypatch.setattr(storage, "read_bytes", read_bytes)
+    shard = PlannedShard("train-00000-of-00001", "train", images=1, first=0, entry=None)
+    assert sidecars.read_published_sidecar(str(tmp_path), shard) is None
+    assert read == [(128 << 20) + 1]
 
 
 def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:

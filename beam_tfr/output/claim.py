@@ -27,6 +27,7 @@ from beam_tfr.output.lock import LOCK_FILE
 from beam_tfr.output.lock_holder import JobState
 from beam_tfr.output.plan_differences import PresentDataset, describe_differences
 from beam_tfr.output.switch import (
+    MOST_STATE_BYTES,
     find_generation,
     is_of_dataset,
     list_dataset,
@@ -90,7 +91,8 @@ class BegunPlan(NamedTuple):
 def _read_plan(output: str) -> BegunPlan | None:
     """Reads the plan in the work folder; returns None if it is missing or damaged."""
     try:
-        return BegunPlan.from_json(storage.read_bytes(work_path(output, PLAN_FILE)))
+        data = storage.read_bytes(work_path(output, PLAN_FILE), max_bytes=MOST_STATE_BYTES)
+        return BegunPlan.from_json(data)
     except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return None
 

@@ -17,7 +17,7 @@ from beam_tfr.dataset.manifest import (
     read_manifest,
 )
 from beam_tfr.dataset.metadata import metadata_files
-from beam_tfr.dataset.metadata.card import is_own_card
+from beam_tfr.dataset.metadata.card import MAX_CARD_BYTES, is_own_card
 from beam_tfr.output import claim, lock, rejects, switch
 from beam_tfr.output.claim import Claim
 from beam_tfr.output.manifest_fields import add_duplicates, build_manifest_fields
@@ -273,7 +273,7 @@ def build_metadata(dataset: Manifest) -> dict[str, bytes]:
     Leaves out README.md if the user wrote one.
     """
     files = metadata_files(dataset)
-    card = storage.read_existing(join(dataset.folder, CARD_FILE))
+    card = storage.read_existing(join(dataset.folder, CARD_FILE), MAX_CARD_BYTES)
     if card is not None and not is_own_card(card):
         del files[CARD_FILE]
     return files

@@ -22,6 +22,7 @@ import msgspec
 from beam_tfr import storage
 from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.planning import packing
+from beam_tfr.records.tfrecords import max_record_bytes_in
 from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.items import Image, ImageRef, Reject
@@ -38,6 +39,7 @@ CONTENTS = ".contents-"
 SHARD_FILE = re.compile(r"([^.]*+).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
 _INFO_BYTES = 1 << 18  # enough for the first line of a sidecar, which has some kilobytes
+_MOST_BYTES = 1 << 30  # 1 GiB for a sidecar
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)  # raised by damaged sidecars
 _READERS = 32  # threads that read sidecars
 _FINGERPRINT = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
@@ -140,12 +142,15 @@ def _pack(values: Sequence[bytes]) -> bytes:
 
 def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
     """Reads the sidecar of a shard in an unfinished dataset; None if it is missing or damaged."""
-    return _read_file(_sidecar_path(output, shard_name))
+    return _read_file(_sidecar_path(output, shard_name), _MOST_BYTES)
 
 
-def _read_file(path: str) -> Sidecar | None:
-    data = storage.read_existing(path)
-    return None if data is None else _parse_sidecar(data)
+def _read_file(path: str, max_bytes: int) -> Sidecar | None:
+    """Reads a sidecar; returns None if it is missing, damaged or longer than `max_bytes`."""
+    data = storage.read_existing(path, max_bytes)
+    if data is None or len(data) > max_bytes:
+        return None
+    return _parse_sidecar(data)
 
 
 def _parse_sidecar(data: bytes) -> Sidecar | None:
@@ -380,7 +385,9 @@ def read_published_sidecar(output: str, shard: PlannedShard) -> Sidecar | None:
     Returns None if the sidecar is missing, or belongs to another file.
     """
     folder = storage.join(output, SOURCES_FOLDER)
-    sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)))
+    shard_bytes = shard.entry.num_bytes if shard.entry else 0
+    max_bytes = min(max_record_bytes_in(shard_bytes), _MOST_BYTES)
+    sidecar = _read_file(storage.join(folder, sidecar_name(shard.name)), max_bytes)
     if sidecar is None:
         return None
     sha256 = shard.entry.sha256 if shard.entry else ""

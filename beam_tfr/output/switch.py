@@ -40,6 +40,7 @@ from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, is_plain_name, par
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
+MOST_STATE_BYTES = 128 << 20  # 128 MiB of a file that holds the state of a run
 # Files next to the shards and the manifest; README.md may belong to the user.
 _FILES_BESIDE = {
     LABELS_FILE,
@@ -225,7 +226,7 @@ def _read_switch(path: str) -> Switch | None:
     Removes a damaged switch.
     """
     try:
-        return Switch.from_json(storage.read_bytes(path))
+        return Switch.from_json(storage.read_bytes(path, max_bytes=MOST_STATE_BYTES))
     except FileNotFoundError:
         return None
     except (ValueError, LookupError, TypeError):  # the shards are still there

@@ -200,10 +200,10 @@ def read_bytes(
     return data
 
 
-def read_existing(path: str) -> bytes | None:
-    """Returns the content of a file; None if there is no such file."""
+def read_existing(path: str, max_bytes: int | None = None) -> bytes | None:
+    """Reads a file as `read_bytes` does; returns None if there is no such file."""
     try:
-        return read_bytes(path)
+        return read_bytes(path, max_bytes=max_bytes)
     except FileNotFoundError:
         return None
     except OSError as error:

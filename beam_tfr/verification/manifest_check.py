@@ -6,7 +6,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.dataset.manifest import Manifest, labels_text, manifest_bytes
-from beam_tfr.dataset.metadata.card import is_own_card
+from beam_tfr.dataset.metadata.card import MAX_CARD_BYTES, is_own_card
 from beam_tfr.schema import dataset
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, contents_name, file_name, shard_name
 from beam_tfr.schema.untrusted import quote
@@ -80,7 +80,9 @@ def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator
 
 def _is_card_of_user(path: str, file: str) -> bool:
     """Whether a file is a README.md that the user wrote."""
-    return file == dataset.CARD_FILE and not is_own_card(storage.read_bytes(path))
+    if file != dataset.CARD_FILE:
+        return False
+    return not is_own_card(storage.read_bytes(path, max_bytes=MAX_CARD_BYTES))
 
 
 def _check_sums_file(manifest: Manifest) -> Iterator[Problem]:

@@ -22,12 +22,17 @@ _TEMPLATE = pathlib.Path(__file__).with_name("card.md")
 _NOTHING_GIVEN = (
     "License, source and citation are not stated here: they are those of the source images."
 )
+MAX_CARD_BYTES = 16 << 20  # 16 MiB; a longer README.md is not ours
 _MARK = b"<!-- beam-tfr writes this file anew"
 
 
 def is_own_card(data: bytes) -> bool:
-    """Whether beam-tfr wrote a README.md, and no user has taken it over."""
-    return _MARK in data
+    """Whether beam-tfr wrote a README.md, and no user has taken it over.
+
+    Args:
+        data: its content, or at least its first `MAX_CARD_BYTES` + 1 bytes.
+    """
+    return len(data) <= MAX_CARD_BYTES and _MARK in data
 
 
 def dataset_card(dataset: Manifest) -> str:
