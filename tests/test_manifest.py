@@ -352,10 +352,25 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
         (("options", "encoding"), "raw", "feature image/raw is None"),
         (
             ("features", "image/width"),
-            {"dtype": "int64", "shape": [2]},
-            "feature image/width is {'dtype': 'int64', 'shape': [2]}",
+            {"dtype": "int64", "shape": [-1]},
+            "feature image/width is {'dtype': 'int64', 'shape': [-1]}",
         ),
         (("features", "\x1b[2J"), 5, "manifest.features.\\x1b[2J must be object"),
+        (
+            ("features", "more"),
+            {"dtype": "int64", "shape": [1 << 20, 512]},
+            "manifest.features.more.shape must be one of [[], [-1]]",
+        ),
+        (
+            ("splits", "train", "shards", 1, "file"),
+            "d-train-00000-of-00003.tfrecord.gz",
+            "the shard d-train-00000-of-00003.tfrecord.gz occurs twice",
+        ),
+        (
+            ("splits", "test", "shards", 0, "file"),
+            "d-train-00002-of-00003.tfrecord.gz",
+            "the shard d-train-00002-of-00003.tfrecord.gz occurs twice",
+        ),
     ],
     ids=str,
 )

@@ -126,7 +126,7 @@ class Manifest:
         image_options: the image options among them that readers and `verify` use.
         class_names: indexed by label id; empty without labels.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} in one record;
-            shape [-1] is a list of any length.
+            shape [] is a single value, [-1] is a list of any length.
         counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {kind: n}}.
         splits: name -> `Split`; `none` has the rejects that belong to no split.
         statistics: channel mean and standard deviation (0 to 255) of the stored pixels before
@@ -470,6 +470,7 @@ def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: st
         digest_location=location,
         fields=fields,
     )
+    _check_shards(manifest)
     _check_class_names(manifest)
     _check_features(manifest)
     return manifest
@@ -485,6 +486,15 @@ def _build_split(name: str, fields: dict[str, Any]) -> Split:
             f"splits.{name}.num_examples is {fields['num_examples']}, but its shards have {total}"
         )
     return Split(**{**fields, "shards": shards})
+
+
+def _check_shards(manifest: Manifest) -> None:
+    """Checks that no file occurs twice, since readers would repeat its records."""
+    files = set[str]()
+    for shard in manifest.shards:
+        if shard.file in files:
+            raise ValueError(f"the shard {shard.file} occurs twice")
+        files.add(shard.file)
 
 
 def _check_class_names(manifest: Manifest) -> None:

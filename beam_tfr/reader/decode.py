@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -141,8 +140,8 @@ class Decoder:
         filler = {}
         for name, (dtype, shape) in self.dataset.feature_specs.items():
             value = values.get(name, _ZEROS[dtype])
-            number = max(0, math.prod(shape))  # lists of any length are empty
-            filler[name] = (dtype, [value] * number)
+            is_list = bool(shape)
+            filler[name] = (dtype, [] if is_list else [value])
         return serialize(filler)
 
     def _black_image(self) -> dict[str, bytes]:
