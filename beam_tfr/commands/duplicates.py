@@ -1,8 +1,8 @@
 """Finds images in a dataset that are copies of each other, using the dataset's contents.
 
 Copies are files with equal bytes, and photos with similar perceptual hashes: the same photo
-re-encoded, resized, brightened, in gray, or mirrored. Photos cropped by more than 1 to 2% are not
-found. The command reads no shard and changes nothing: `beam-tfr update DIR --duplicates group` puts
+re-encoded, resized, brightened, converted to grayscale, or mirrored. Photos cropped by more than
+1 to 2% are not found. The command reads no shard and changes nothing: `beam-tfr update DIR --duplicates group` puts
 copies into one split, and `--duplicates drop` keeps one of them.
 
 examples:

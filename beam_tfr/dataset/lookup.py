@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 class _RecordRead(NamedTuple):
-    """Records of a shard that one request reads, in the order of their byte ranges."""
+    """The records that one request reads from a shard, in the order of their byte ranges."""
 
     shard: ShardIndex
     ranges: list[ByteRange]

@@ -186,8 +186,8 @@ def check_shapes(text: str) -> None:
         )
     if _GEOMETRY.match(text):
         raise UntypedCellError(
-            f"{text!r:.60} is WKT: instead, write the box around each shape as bbox[xyxy], from "
-            "`shapely.from_wkt(text).bounds`"
+            f"{text!r:.60} is WKT; write the bounding box of each shape instead, as bbox[xyxy]: "
+            "`shapely.from_wkt(text).bounds` returns it"
         )
 
 

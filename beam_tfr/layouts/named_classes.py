@@ -62,7 +62,11 @@ def find_named_class(name: str) -> str:
 
 
 def _is_no_class(text: str) -> bool:
-    """Whether a text before a number is empty, typical of cameras, or the n of ImageNet's ids."""
+    """Whether the text before a number is not a class.
+
+    That is, whether it is empty, a word that cameras or programs put there, or the n of ImageNet's
+    ids.
+    """
     return text in ("", "n") or _NO_CLASS.fullmatch(text) is not None
 
 

@@ -337,7 +337,7 @@ def check_room(output: str, plan: Plan) -> None:
 
 
 def read_progress(output: str) -> Progress | None:
-    """Counts the finished shards of the plan in the folder; None if there is no plan.
+    """Counts the finished shards of the plan that a folder holds; returns None without a plan.
 
     The number of finished images is not known.
     """

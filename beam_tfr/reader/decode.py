@@ -25,10 +25,11 @@ from beam_tfr.schema.feature_names import ENCODED, FORMAT, HEIGHT, RAW, WIDTH, F
 IMAGE = "image"
 WEIGHT = "weight"  # the key in a dict, in addition to the features of the manifest
 _UNDECODED = (
-    " (counted from 0) does not decode: it does not match the manifest, or has a damaged image or "
-    "a label outside the class list; `beam-tfr verify` names the cause; "
-    f"{REPAIR_OR_COPY}. Or the masks of its boxes have more than {MOST_WHOLE_PIXELS:,} pixels in "
-    "total: specify `image_size=`, or read the dataset with `Records`"
+    " (counted from 0) cannot be decoded: it does not match the manifest, or has a damaged image "
+    "or a label outside the class list; `beam-tfr verify` names the cause; "
+    f"{REPAIR_OR_COPY}. Another possible cause is that the masks of its boxes have more than "
+    f"{MOST_WHOLE_PIXELS:,} pixels in total: in that case, specify `image_size=`, or read the "
+    "dataset with `Records`"
 )
 _DTYPES = {"bytes": tf.string, "int64": tf.int64, "float": tf.float32}
 _ZEROS: dict[str, Any] = {"bytes": b"", "int64": 0, "float": 0}

@@ -1,4 +1,4 @@
-"""Inflates gzip files that may be damaged, up to the damage, and in bounded memory."""
+"""Inflates gzip files in bounded memory; inflates a damaged file up to the damage."""
 
 import zlib
 from collections.abc import Iterable, Iterator

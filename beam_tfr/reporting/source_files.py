@@ -16,7 +16,7 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
     Args:
         dataset: the dataset.
         sources: the patterns or tables that the dataset was made from; with tables, also the folder
-            of `image_root`.
+            that was passed as `image_root`.
 
     Raises the errors of `open_sources`.
     """

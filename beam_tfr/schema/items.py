@@ -162,7 +162,7 @@ class ShardWork(NamedTuple):
     """A shard with its references in order.
 
     Attributes:
-        shard: its place in the plan.
+        shard: the shard as planned, without its references.
         refs: encoded references.
         finished: the result of an earlier run that wrote the shard, if there is one.
         known_images: position in the shard -> image in the dataset being updated; empty without an

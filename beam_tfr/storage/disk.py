@@ -267,7 +267,7 @@ def _nearest_above(folder: str) -> str:
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file of a generation (0: any) for reading; returns its descriptor and status.
+    """Opens a file for reading if it has a generation (0: any); returns its descriptor and status.
 
     Raises:
         OSError: the file does not exist, is not readable, is not a regular file, or its generation

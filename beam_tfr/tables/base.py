@@ -414,7 +414,7 @@ def list_columns(columns: Sequence[str]) -> str:
 
 
 def _find_partition(path: str, column: str) -> str:
-    """Says that a folder such as label=cat names the column, or returns an empty string."""
+    """Returns a hint if a folder, such as label=cat, holds the column; else an empty string."""
     folders = path.split("/")[:-1]
     partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
     if not partition:

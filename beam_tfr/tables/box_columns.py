@@ -291,7 +291,7 @@ def _may_have_boxes(options: ConvertOptions, path: str) -> bool:
 
 
 def _is_open(options: ConvertOptions, columns: Sequence[str], found: _Found) -> bool:
-    """Whether no option says what the columns of sides mean.
+    """Whether no option says what the columns with the sides of boxes mean.
 
     The declaration of boxes may leave open which columns hold the sides.
     """

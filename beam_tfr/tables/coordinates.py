@@ -37,7 +37,7 @@ def find_point_columns(columns: Iterable[str]) -> list[str]:
 
 
 def find_coordinates(columns: Iterable[str]) -> list[str]:
-    """Finds the columns with names for coordinates, in their order."""
+    """Finds the columns whose names suggest coordinates; keeps the order of `columns`."""
     names = [*columns]
     points = {*find_point_columns(names)}
     return [name for name in names if name in points or names_places(name)]

@@ -296,7 +296,7 @@ def _stem_of(path: str) -> str:
 
 
 def _name_of(line: str) -> str:
-    """Returns the name of the image in a line of a list, without folders and extensions."""
+    """Returns the name of the image in a line of a list, without folders or extensions."""
     name = line.strip().replace("\\", "/").rpartition("/")[2]
     if name.lower().endswith(".xml"):
         name = name[: -len(".xml")]

@@ -39,7 +39,7 @@ class _Split(msgspec.Struct, rename="camel"):
 class _Info(msgspec.Struct, rename="camel"):
     """The fields of dataset_info.json that are read.
 
-    `supervised_keys` nests tuples and dicts, in which the only strings are names of features.
+    `supervised_keys` holds nested tuples and dicts, whose only string values are names of features.
     """
 
     name: str

@@ -90,7 +90,7 @@ def _count_changed(images: int) -> None:
     """Counts a shard of an earlier run that is written again because its input changed.
 
     Args:
-        images: number of images in the shard that changed.
+        images: number of new or changed images in the shard.
     """
     count("rewritten-shards")
     count("changed-images", images)

@@ -177,7 +177,7 @@ class ParseArrays(MapImages):
 
 
 class BuildExamples(MapImages):
-    """Serializes an `Image`, `Array`, bytes or row into a `Record`: a tf.train.Example.
+    """Serializes an `Image`, an `Array`, bytes or a row into a `Record`: a tf.train.Example.
 
     Args:
         encoding: option of `ConvertOptions`, which determines the input.
