@@ -360,7 +360,8 @@ def test_damaged_objects_are_named(
     (number,) = edited
     options: dict[str, Any] = {"split": "train", "boxes": "xyxy"}
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"record {number} \(counted from 0\) does not decode"
+        tf.errors.InvalidArgumentError,
+        match=rf"record {number} \(counted from 0\) cannot be decoded",
     ):
         [*load(broken, batch_size=8, sizes="padded", **options)]
     with pytest.raises(DataError, match=rf"record {number}: {message}"):

@@ -104,12 +104,12 @@ def test_what_does_not_decode_is_named(damaged: Path) -> None:
     shard = damaged / "d-train-00001-of-00002.tfrecord.gz"
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[:25]", batch_size=8, image_size=(4, 4)))
-    assert f"{shard}: record 4 (counted from 0) does not decode: it does not match" in str(
+    assert f"{shard}: record 4 (counted from 0) cannot be decoded: it does not match" in str(
         error.value
     )
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         list(load(damaged, split="train[25:]", shuffle=True))
-    assert f"{shard}: record 11 (counted from 0) does not decode" in str(error.value)
+    assert f"{shard}: record 11 (counted from 0) cannot be decoded" in str(error.value)
     assert "outside the class list; `beam-tfr verify` names the cause; run `beam-tfr repair" in str(
         error.value
     )

@@ -185,7 +185,8 @@ def test_label_outside_the_list_among_several(listed: Path, tmp_path: Path) -> N
         folder, {LABEL: lambda number: [1, 9] if number == 5 else [2], TEXT: lambda number: [b"x"]}
     )
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"record 5 .*does not decode.*outside the class list"
+        tf.errors.InvalidArgumentError,
+        match=r"record 5 .*cannot be decoded.*outside the class list",
     ):
         elements_of(folder, batch_size=8)
 

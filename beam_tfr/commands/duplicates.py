@@ -2,8 +2,8 @@
 
 Copies are files with equal bytes, and photos with similar perceptual hashes: the same photo
 re-encoded, resized, brightened, converted to grayscale, or mirrored. Photos cropped by more than
-1 to 2% are not found. The command reads no shard and changes nothing: `beam-tfr update DIR --duplicates group` puts
-copies into one split, and `--duplicates drop` keeps one of them.
+1 to 2% are not found. The command reads no shard and changes nothing: `beam-tfr update DIR
+--duplicates group` puts copies into one split, and `--duplicates drop` keeps one of them.
 
 examples:
   beam-tfr duplicates /data/photos

@@ -26,7 +26,7 @@ class ReadImages(beam.PTransform):
     Attributes:
         root: folder that keys are relative to, with a trailing slash.
         ahead: how to read the files; None for table rows, whose references hold everything.
-        accept_unreadable: whether to reject files that cannot be read now, but may be readable later.
+        accept_unreadable: whether to reject files that cannot be read now but may be later.
         output: folder of the dataset, where attempts at each shard are marked; the items of a shard
             that crashed twice are guarded. Empty if nothing can crash.
         guarded: whether the items of all shards are guarded.

@@ -77,7 +77,7 @@ class ShardReader:
         work: the shard.
         root, ahead: see `read_refs`.
         missed: counts the files that cannot be read.
-        accept_unreadable: whether to reject files that cannot be read now, but may be readable later.
+        accept_unreadable: whether to reject files that cannot be read now but may be later.
     """
 
     work: ShardWork
@@ -93,7 +93,7 @@ class ShardReader:
         them would delay every shard in which a permission is missing.
 
         Returns:
-            The files that cannot be read now, but may be readable later, and why; empty if all items were
+            The files that cannot be read now but may be later, and why; empty if all items were
             yielded.
         """
         positions = range(len(self.work.refs))
@@ -130,7 +130,7 @@ class ShardReader:
     def add_content(self, item: Item, content: FileContent) -> Item | RejectError:
         """Makes an item with the content of its file, or with a reject if it can never be read.
 
-        If the file cannot be read now, but may be readable later, returns the error itself.
+        If the file cannot be read now but may be later, returns the error itself.
         """
         self.missed.add(item.uri, content)
         if not isinstance(content, RejectError):
@@ -142,7 +142,7 @@ class ShardReader:
     def find_unread(
         self, contents: Iterator[tuple[ImageRef, FileContent]]
     ) -> dict[ImageRef, RejectError]:
-        """Finds the files in the rest of a shard that cannot be read now, but may be readable later."""
+        """Finds the files in the rest of a shard that cannot be read now but may be later."""
         unread = {}
         for ref, content in contents:
             interrupt.check_interrupt()
@@ -170,5 +170,5 @@ class ShardReader:
 
 
 def _may_pass(content: FileContent) -> TypeGuard[RejectError]:
-    """Whether a file cannot be read now, but may be readable later."""
+    """Whether a file cannot be read now but may be later."""
     return isinstance(content, RejectError) and content.may_pass

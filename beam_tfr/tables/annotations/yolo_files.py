@@ -69,7 +69,7 @@ def read_label_files(images: Sequence[YoloImage]) -> Iterator[LabelFile]:
     """Yields the label file of each image; reads many files in parallel.
 
     Raises:
-        ValueError: a file cannot be read now, but may be readable later.
+        ValueError: a file cannot be read now but may be later.
     """
     with contextlib.closing(Pool(storage.READ_AHEAD, "beam_tfr-labels")) as pool:
         for begin in range(0, len(images), READ_AT_A_TIME):
