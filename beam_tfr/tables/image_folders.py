@@ -33,9 +33,9 @@ _IN_CAPITALS = "Images/"  # the same folder as images/ on a disk that ignores ca
 class ImageFolder(NamedTuple):
     """A folder with the images of some tables.
 
-    The folder is named like the tables, or is in or next to their folder. If folders of images mirror
-    those of the tables, `base` is the folder of all tables, and `path` is the root of the image
-    folders. Both end in a slash.
+    The folder is named like the tables, or is in or next to their folder. If folders of images
+    mirror those of the tables, `base` is the folder of all tables, and `path` is the root of the
+    image folders. Both end in a slash.
 
     Attributes:
         base: the folder that paths in the tables would otherwise start from.
