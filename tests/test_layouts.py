@@ -943,6 +943,31 @@ def two_files(*folders: str) -> dict[str, list[str]]:
             two_files("Train/x/images", "Train/x/masks", "Val/x/images"),
             "--layout '{split}/*/*/*'",
         ),
+        (
+            two_files("train/images", "train/masks", "val/P-500/images", "val/P-500/masks"),
+            "--layout '{split}/**'",  # of P3M-10k
+        ),
+        (
+            two_files(
+                *(
+                    f"{folder}/{kind}"
+                    for folder in ("car/1_9", "car/2_8", "apple/1_9", "apple/3_7")
+                    for kind in ("images", "masks")
+                )
+            ),  # of CO3D
+            "--layout '{label}/*/*/*' converts both together, with the classes apple, car; if the "
+            "classes are 1_9, 2_8, 3_7 instead, use --layout '{label}/*/*'",
+        ),
+        (
+            two_files(
+                *(
+                    f"{folder}/{kind}"
+                    for folder in ("train/car/1_9", "train/car/2_8", "val/apple/3_7")
+                    for kind in ("images", "masks")
+                )
+            ),
+            "--layout '{split}/{label}/*/*/*' converts both together, with the classes apple, car",
+        ),
     ],
 )
 def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure: str) -> None:

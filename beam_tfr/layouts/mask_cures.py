@@ -2,10 +2,13 @@
 
 import collections
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from beam_tfr.schema.differences import join_texts
+from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.split_names import find_split_folders
+from beam_tfr.schema.differences import join_names, join_texts
 from beam_tfr.schema.pair_paths import fill_path
 from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.wildcards import pattern_below
@@ -13,6 +16,7 @@ from beam_tfr.schema.wildcards import pattern_below
 _OPTIONAL = "[optional]"
 _MOST_FILES = 900  # in a folder, if all of its names are known
 NamesIn = Callable[[str], Sequence[str]]  # folder -> the names of its files, if known
+_MOST_LEVELS = 4  # of folders around those of splits
 _MOST_PATTERNS = 5  # patterns in a message
 
 
@@ -40,6 +44,50 @@ class MaskCure(NamedTuple):
         return (
             f"{spell_option('input', f'DIR/{self.folder}')} {options}" if self.folder else options
         )
+
+    def fit_layout(self, folders: Iterable[str]) -> "MaskCure":
+        """Returns the options with a layout that fits all images with masks, if there is one.
+
+        Args:
+            folders: all folders, relative to the folder that all images share.
+        """
+        if not self.layout.endswith("/*"):
+            return self  # the names of files decide
+        keys = self._list_keys(folders)
+        outer_layout = _move_label_up(self.layout)
+        if outer_layout and _may_be_classes(_read_values(outer_layout, keys, "label")):
+            return self._replace(layout=outer_layout)
+        if "{split}" not in self.layout:
+            return self
+        deep_layout = parse_layout(re.sub(r"(/\*)+$", "/**", self.layout))
+        deep_layouts = [str(deep_layout.below(level)) for level in range(_MOST_LEVELS)]
+        for layout in [self.layout, *deep_layouts]:
+            splits = _read_values(layout, keys, "split")
+            if find_split_folders(splits).keys() == splits:
+                return self._replace(layout=layout)
+        return self
+
+    def describe_inner_classes(self, folders: Iterable[str]) -> str:
+        """Names the layout for classes one level lower, or returns an empty string.
+
+        Args:
+            folders: all folders, relative to the folder that all images share.
+        """
+        inner_layout = self.layout.replace("{label}/*/*/*", "*/{label}/*/*").removeprefix("*/")
+        if inner_layout == self.layout:
+            return ""
+        keys = self._list_keys(folders)
+        classes = sorted(_read_values(self.layout, keys, "label"))
+        inner_classes = sorted(_read_values(inner_layout, keys, "label"))
+        return (
+            f", with the classes {join_names(classes)}; if the classes are "
+            f"{join_names(inner_classes)} instead, use {spell_option('layout', inner_layout)}"
+        )
+
+    def _list_keys(self, folders: Iterable[str]) -> list[str]:
+        """Returns the key of an image in each folder that has masks."""
+        mask_of = self._find_masks(sorted({*folders}))
+        return [posixpath.join(folder, "1").removeprefix(self._start) for folder in mask_of]
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
         """Explains what happens to images without masks or in other folders, if there are any.
@@ -130,3 +178,22 @@ class MaskCure(NamedTuple):
                 yield pattern_below(folder.removeprefix(self._start), "/*")
             else:
                 yield pattern_below(name, "/*", "**/")
+
+
+def _move_label_up(layout: str) -> str:
+    """Returns the layout for classes one level higher; empty if there is none."""
+    if layout.startswith("{label}/*/"):
+        return layout.replace("{label}/", "{label}/*/")
+    start, is_inside, end = layout.partition("/*/{label}/")
+    return f"{start}/{{label}}/*/{end}" if is_inside else ""
+
+
+def _read_values(layout: str, keys: Iterable[str], name: str) -> set[str]:
+    """Returns the labels or splits that a layout reads; empty text stands for rejected keys."""
+    parsed_layout = parse_layout(layout)
+    return {(parsed_layout.parse_key(key) or {}).get(name, "") for key in keys}
+
+
+def _may_be_classes(names: set[str]) -> bool:
+    """Whether there are several names, none of which is empty or that of a split."""
+    return len(names) > 1 and "" not in names and not find_split_folders(names)

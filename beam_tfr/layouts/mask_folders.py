@@ -139,10 +139,12 @@ class MaskFolders(NamedTuple):
             return f"{folders} look like images and {unpaired}"
         path, extension = os.path.splitext(name or _LIKE_IMAGES)
         is_png = extension.lower() == ".png"
-        cure = self._choose_cure(path + extension if is_png else f"{path}.png", images)
+        chosen = self._choose_cure(path + extension if is_png else f"{path}.png", images)
+        cure = chosen.fit_layout(all_folders)
         form = "" if is_png else self._require_pngs(extension, cure)
         if in_archives:
             form += ", once archives are unpacked"
+        form += cure.describe_inner_classes(all_folders)
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
         misfits = cure.describe_misfits(all_folders, names_in)
         return (
