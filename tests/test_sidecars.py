@@ -17,11 +17,11 @@ import pytest
 
 from beam_tfr import storage
 from beam_tfr.dataset.base import PlannedShard
-from beam_tfr.output import sidecars
+from beam_tfr.output import known, sidecars
 from beam_tfr.planning import packing
 from beam_tfr.schema.dataset import sha256_hex
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Reject
+from beam_tfr.schema.items import ImageRef, Reject
 from beam_tfr.schema.plan import ShardInfo
 from tests.claims import begin, built_file, finish_shard, make_plan, shard_of, sidecar
 
@@ -76,6 +76,18 @@ def test_a_sidecar_names_no_files_elsewhere(field: str, name: str, tmp_path: Pat
 
 
 BOMB = base64.b64encode(zlib.compress(bytes(1 << 26)))
+
+
+def ref(**fields: Any) -> bytes:
+    known = {"key": "a.jpg", "size_bytes": 10, "generation": 0, "split": "train", **fields}
+    return ImageRef(**known).encode()
+
+
+def packed(*refs: bytes) -> bytes:
+    return base64.b64encode(packing.pack_values(refs))
+
+
+REF = ref()
 UNPACKED = base64.b64encode(zlib.compress(struct.pack("<2I", 1, 1000) + b"a"))
 
 
@@ -87,11 +99,27 @@ UNPACKED = base64.b64encode(zlib.compress(struct.pack("<2I", 1, 1000) + b"a"))
         (1, base64.b64encode(b"no zlib")),
         (1, UNPACKED),
         (1, base64.b64encode(packing.pack_values([b"no reference"]))),
+        (1, packed(REF, b"no reference")),
+        (1, packed(REF, b"12345678")),
+        (1, packed(b"12345678", REF)),
+        (1, packed(REF, b"")),
+        (1, packed(REF, ref(size_bytes=-1))),
+        (1, packed(REF, ref(size_bytes=1 << 64))),
+        (1, packed(REF, ref(generation=-1))),
+        (1, packed(REF, ref(generation=10**4000))),
+        (1, packed(REF, ref(crc32c=1 << 32))),
+        (1, packed(REF, REF.replace(b"\x000\0", b"\0x\0"))),
         (2, BOMB),
         (2, base64.b64encode(packing.pack_values([b"x"]))),
         (3, b"no JSON"),
         (3, b'{"other": 1}'),
         (3, b"[" * 50_000),
+        (3, b'{"key": 5, "stage": "", "reason": "", "detail": ""}'),
+        (3, b'{"key": null, "stage": "", "reason": "", "detail": ""}'),
+        (3, b'{"key": "\\ud800", "stage": "", "reason": "", "detail": ""}'),
+        (3, b'{"key": "a", "stage": [], "reason": "", "detail": ""}'),
+        (3, b'{"key": "a", "stage": "", "reason": {}, "detail": ""}'),
+        (3, b'{"key": "a", "stage": "", "reason": "", "detail": 1}'),
     ],
 )
 def test_a_sidecar_whose_values_cannot_be_used_is_none(
@@ -126,6 +154,30 @@ def test_no_more_of_a_sidecar_is_read_than_its_shard_can_need(
     shard = PlannedShard("train-00000-of-00001", "train", images=1, first=0, entry=None)
     assert sidecars.read_published_sidecar(str(tmp_path), shard) is None
     assert read == [(128 << 20) + 1]
+
+
+@pytest.mark.parametrize("refs", [[REF, ref(key="b.jpg", crc32c=7)], [b"12345678", b"abcdefgh"]])
+def test_references_or_fingerprints_are_read(refs: list[bytes], tmp_path: Path) -> None:
+    info = finish_shard(tmp_path, begin(tmp_path))
+    sidecar(tmp_path).unlink()
+    sidecars.write_sidecar(str(tmp_path), info, [], refs=refs)
+    read = sidecars.read_sidecar(str(tmp_path), info.shard.name)
+    assert read
+    assert read.refs == refs
+
+
+@pytest.mark.parametrize(("refs", "are_read"), [([REF], True), ([b"12345678"], False)])
+def test_an_image_without_a_key_is_not_read(
+    refs: list[bytes], are_read: bool, tmp_path: Path
+) -> None:
+    """Only sidecars of rows hold no keys."""
+    info = ShardInfo(shard=shard_of(begin(tmp_path), split="none"))
+    sidecars.write_sidecar(str(tmp_path), info, [], refs=refs)
+    (tmp_path / ".beam_tfr").rename(tmp_path / ".sources")
+    shard = PlannedShard(info.shard.name, "none", images=1, first=0, entry=None)
+    assert (known.read_sources(str(tmp_path), shard) is not None) == are_read
+    of_rows = shard._replace(has_keys=False)
+    assert known.read_sources(str(tmp_path), of_rows) is not None
 
 
 def test_sidecars_of_another_plan_are_ignored(tmp_path: Path) -> None:
@@ -187,7 +239,7 @@ def test_reject_lines_survive_byte_for_byte(tmp_path: Path) -> None:
     begin(tmp_path)
     shard = shard_of(make_plan(), split="none")
     lines = [
-        Reject(f"{i}\r\x85\u2028\ud800", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)
+        Reject(f"{i}\r\x85\u2028\udcff", "s", "not-found", "\x0b\x0c").to_json() for i in range(50)
     ]
     sidecars.write_sidecar(str(tmp_path), ShardInfo(shard=shard), lines)
     assert b"".join(sidecars.read_rejects(str(tmp_path), shard.name)).decode() == "".join(

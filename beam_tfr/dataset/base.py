@@ -196,6 +196,7 @@ class PlannedShard(NamedTuple):
         images: number of images planned for the shard: records and rejects.
         first: number of its first record, in the order of the manifest.
         entry: its file, as listed in the manifest; None if the shard has only rejects.
+        has_keys: whether its sidecar holds the keys of images; those of rows hold none.
     """
 
     name: str
@@ -203,11 +204,13 @@ class PlannedShard(NamedTuple):
     images: int
     first: int
     entry: ShardEntry | None
+    has_keys: bool = True
 
 
 def planned_shards(dataset: Manifest) -> list[PlannedShard]:
     """Lists all shards of a dataset, including those that hold only rejects."""
     shards = list[PlannedShard]()
+    has_keys = bool(dataset.names.sha256)
     first = 0
     for split_name, split in dataset.splits.items():
         entries: Sequence[ShardEntry | None] = split.shards
@@ -216,7 +219,7 @@ def planned_shards(dataset: Manifest) -> list[PlannedShard]:
         for number, entry in enumerate(entries):
             name = shard_name(split_name, number, len(entries))
             images = shard_size(split.matched, len(entries), number)
-            shards.append(PlannedShard(name, split_name, images, first, entry))
+            shards.append(PlannedShard(name, split_name, images, first, entry, has_keys))
             if entry is not None:
                 first += entry.num_examples
     return shards

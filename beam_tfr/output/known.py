@@ -47,6 +47,8 @@ def read_sources(folder: str, shard: PlannedShard) -> list[KnownSource] | None:
     sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
+    if shard.has_keys and not sidecar.has_keys:
+        return None
     rejects = dict[bytes, Reject]()
     for line in sidecar.reject_lines:
         reject = Reject(**json.loads(line))

@@ -24,8 +24,9 @@ from beam_tfr.dataset.base import PlannedShard
 from beam_tfr.planning import packing
 from beam_tfr.records.tfrecords import max_record_bytes_in
 from beam_tfr.schema.dataset import SOURCES_FOLDER, sha256_hex
+from beam_tfr.schema.encoded_ref import EncodedRef, parse_label_ids, to_bytes
 from beam_tfr.schema.errors import RunError
-from beam_tfr.schema.items import Image, ImageRef, Reject
+from beam_tfr.schema.items import Image, Reject
 from beam_tfr.schema.naming import contents_name, is_plain_name, parse_file_name
 from beam_tfr.schema.palettes import Palette, add_palette
 from beam_tfr.schema.plan import Shard, ShardInfo, WrittenFile
@@ -70,11 +71,16 @@ class Sidecar:
         """Each record's sums and sums of squares by channel, as text; empty if unknown."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the references are not only fingerprints."""
+        return not self.refs or len(self.refs[0]) != _FINGERPRINT_BYTES
+
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
         """Returns the encoded references of a shard in the form that `refs` has."""
-        if self.refs and len(self.refs[0]) == _FINGERPRINT_BYTES:
-            return [fingerprint_ref(ref) for ref in refs]
-        return list(refs)
+        if self.has_keys:
+            return list(refs)
+        return [fingerprint_ref(ref) for ref in refs]
 
 
 def fingerprint_ref(ref: bytes) -> bytes:
@@ -189,16 +195,37 @@ def _check_values(sidecar: Sidecar) -> None:
     """Checks that the values in a sidecar can be used, because its folder may come from a stranger.
 
     Raises:
-        ValueError, TypeError, LookupError: a value cannot be used.
+        ValueError, TypeError, LookupError, AttributeError: a value cannot be used.
     """
-    for ref in sidecar.refs[:1]:
-        if len(ref) != _FINGERPRINT_BYTES:
-            ImageRef.decode(ref)
+    if sidecar.has_keys:
+        for ref in EncodedRef.parse_all(sidecar.refs):
+            _check_ref(ref)
+    elif any(len(ref) != _FINGERPRINT_BYTES for ref in sidecar.refs):
+        raise ValueError("not all references are fingerprints")
     for numbers in sidecar.sums:
         list(map(int, numbers.split()))
     for line in sidecar.reject_lines:
-        Reject(**parse_json(line))
+        _check_reject(Reject(**parse_json(line)))
     parse_json(sidecar.info.shard.codecs).items()
+
+
+def _check_ref(ref: EncodedRef) -> None:
+    """Checks that a reference can be decoded, and its numbers packed by `known.encode_source`."""
+    if len(ref) != len(EncodedRef._fields):
+        raise ValueError("a reference is incomplete")
+    crc32c = int(ref.crc32c or 0)
+    numbers = (int(ref.size_bytes), int(ref.generation), crc32c)
+    if min(numbers) < 0 or max(numbers) >= 1 << 64 or crc32c >= 1 << 32:
+        raise ValueError("a number of a reference is out of range")
+    parse_label_ids(ref.label_ids)
+    ref.reason.decode()
+
+
+def _check_reject(reject: Reject) -> None:
+    """Checks that a reject holds texts, and that its key can be that of a file."""
+    to_bytes(reject.key)
+    if not all(isinstance(text, str) for text in reject):
+        raise TypeError("a reject holds other values than text")
 
 
 def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
