@@ -459,7 +459,7 @@ def test_shards_of_a_dataset_are_not_read_without_it(
 
 def test_shards_of_a_dataset_are_tables_of_rows(beam_tfr: Convert, tmp_path: Path) -> None:
     folder = copied(tmp_path, "--compression none")
-    columns = ["--feature_columns", "image/class/text:bytes"]
+    columns = ["--encoding", "row", "--feature_columns", "image/class/text:bytes"]
     run = beam_tfr(
         "convert", "--table", folder / "*.tfrecord", *columns, "--output", tmp_path / "out"
     )
