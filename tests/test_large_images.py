@@ -30,7 +30,7 @@ def test_no_image_takes_more_than_is_said_whatever_its_sides_and_options() -> No
 
 def test_what_is_said_is_what_is_tested() -> None:
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    said = f"{MOST_MEMORY // 1_000_000} MB and {LONGEST_S:g} s"
+    said = f"{MOST_MEMORY // 1_000_000} MB more memory and {LONGEST_S:g} s more"
     assert said in " ".join(text.split())
     assert {3: "three times the size of the encoded"}[ENCODED_COPIES] in " ".join(text.split())
 

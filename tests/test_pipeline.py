@@ -348,7 +348,7 @@ def test_the_same_command_again_rewrites_nothing(
     again = beam_tfr(*arguments(photos, finished))
     assert again.code == 0
     assert again.out.startswith(
-        "This folder already holds this complete dataset; nothing was written.\nIts files were "
+        "This folder already holds this complete dataset; nothing was written.\nIts files "
     )
     assert {path: path.stat().st_mtime_ns for path in finished.iterdir()} == before
     photo = next((photos / "train" / "hat").iterdir())

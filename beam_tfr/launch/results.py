@@ -134,8 +134,10 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
         "`beam-tfr plan` if classes look wrong"
     ),
 }
-_COMPLETE = """This folder already holds this complete dataset; nothing was written.
-Its files were compared by name and size; beam-tfr verify reads all their bytes."""
+_COMPLETE = (
+    "This folder already holds this complete dataset; nothing was written.",
+    "Its files were compared by name and size; beam-tfr verify reads all their bytes.",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -298,7 +300,7 @@ class Result(Printable):
     def lines(self) -> Iterator[str]:
         """Yields a table of splits and classes, and then the other facts."""
         if not self.fresh:
-            yield _COMPLETE
+            yield from _COMPLETE
         yield from format_count_table(self.manifest.splits, self.manifest.class_names)
         yield from self._describe_counts()
         yield from self._describe_records()

@@ -18,7 +18,7 @@ from beam_tfr.tables.paths import resolve_path
 WEB_ADDRESS = re.compile("(?i)(?:https?|ftp|file)://")
 _WHOLE = re.compile("(?i)/|[a-z]:/|[a-z0-9]+://")
 # A folder; or what Label Studio writes before paths, as in /data/local-files/?d=img/1.jpg.
-_FOLDER = re.compile(r"\?d=|[^/]*/")
+_AFTER_FOLDER = re.compile(r"(?<=/)|(?<=\?d=)")
 _MOST_TRIED = 16  # first paths to try, evenly spaced
 _MOST_REMOTE = 4  # each path takes a request for each rule that is tried
 _MOST_FOLDERS = 32  # leading folders of paths that may be removed
@@ -115,7 +115,7 @@ def _select_paths(uris: Iterable[Any]) -> Iterator[str]:
 
 def _list_prefixes(paths: Sequence[str]) -> Iterator[str]:
     """Yields the prefixes of folders that all paths share, shortest first."""
-    shared = common_start([_FOLDER.findall(path) for path in paths])
+    shared = common_start([_AFTER_FOLDER.split(path)[:-1] for path in paths])
     for number in range(1, min(len(shared), _MOST_FOLDERS) + 1):
         yield "".join(shared[:number])
 
