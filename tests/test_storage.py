@@ -231,6 +231,16 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         storage.read_bytes("/dev/zero", max_bytes=10)
 
 
+def test_a_place_beyond_the_end_of_a_file_is_no_growth(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    with storage.open_binary(str(path)) as file:
+        file.seek(10)
+        assert file.read(5) == b""
+        file.seek(1)
+        assert file.read() == b"bc"
+
+
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     line = b"a.jpg,cat\n"

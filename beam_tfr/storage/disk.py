@@ -296,7 +296,7 @@ class _SameSizeFile(io.FileIO):
 
     def readinto(self, buffer: Any) -> int:
         num_bytes = super().readinto(buffer)
-        if self.tell() > self._size:
+        if num_bytes and self.tell() > self._size:  # not after a seek beyond the end
             raise ChangedError(errno.EBUSY, "it grew while it was read", self._path)
         return num_bytes
 
