@@ -95,7 +95,8 @@ def test_another_file_than_the_one_that_is_written_is_told(folder: Path) -> None
     tables = opened(write_table(folder / "t.jsonl", "2.jpg", "images\\1.jpg"))
     (warning,) = tables.warnings
     assert "images/1.jpg for images\\1.jpg" in warning
-    assert not opened(write_table(folder / "t.jsonl", "2.jpg", "really\\3.jpg")).warnings
+    tables = opened(write_table(folder / "t.jsonl", "2.jpg", "really\\3.jpg"))
+    assert not any(" for really" in line for line in tables.warnings)
 
 
 def test_a_path_that_leads_up_starts_from_the_table_too(folder: Path) -> None:

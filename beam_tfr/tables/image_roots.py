@@ -2,20 +2,23 @@
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from beam_tfr import storage
+from beam_tfr.features.cells import members_of
 from beam_tfr.inputs.patterns import ARCHIVE, common_folder
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.inputs.spellings import is_plain
 from beam_tfr.options.implied import table_suffix
-from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import PACKED
+from beam_tfr.schema.errors import BeamTfrError, UsageError
+from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.tables.base import BadRow, DamagedTableError, Row, RowReader, skip_bad_rows
 from beam_tfr.tables.content import TableContent
 from beam_tfr.tables.first_paths import MOST_PATHS, WrittenPath, survey_paths
 from beam_tfr.tables.foreign_paths import describe_foreign_paths, find_foreign_paths, spread
+from beam_tfr.tables.formats import read_columns, read_rows
 from beam_tfr.tables.image_folders import (
     ImageFolder,
     choose_base,
@@ -35,6 +38,7 @@ from beam_tfr.tables.missing_images import (
     describe_strays,
     warn_of_lost_tables,
 )
+from beam_tfr.tables.parquet_rows import Parquet
 from beam_tfr.tables.part_folders import (
     MOST_NAMES,
     PartFolders,
@@ -42,7 +46,13 @@ from beam_tfr.tables.part_folders import (
     find_part_folders,
 )
 from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
-from beam_tfr.tables.unlabelled import describe_unlabelled, describe_unlisted
+from beam_tfr.tables.text_rows import Delimited, JsonLines
+from beam_tfr.tables.unlabelled import (
+    describe_mostly_listed,
+    describe_unlabelled,
+    describe_unlisted,
+)
+from beam_tfr.tables.unused.suggestions import FIRST_ROWS, read_first_cells
 
 _TEXTS = (".csv", ".tsv")
 
@@ -117,7 +127,7 @@ def find_image_roots(
         lost_tables = [*warn_of_lost_tables(content, survey, paths, choose)]
         warnings += lost_tables or filter(None, [describe_strays(survey)])
         warnings += _warn_of_names(images, start)
-    warnings += _warn_of_left_out(content, read, choose, finder)
+    warnings += _warn_of_left_out(content, read, choose, finder, are_missing=bool(missing))
     return ImageRoots(
         folder=folder,
         base=places.base,
@@ -402,11 +412,16 @@ def _is_certain(cell: str) -> bool:
 
 
 def _warn_of_left_out(
-    content: TableContent, read: RowReader, choose: Callable[[str], str], finder: ImageFinder
+    content: TableContent,
+    read: RowReader,
+    choose: Callable[[str], str],
+    finder: ImageFinder,
+    *,
+    are_missing: bool,
 ) -> Iterator[str]:
-    """Yields a warning about images without annotations, which the tables do not list.
+    """Yields a warning about images that have no annotations, or that the tables do not list.
 
-    Looks at Pascal VOC, COCO and Create ML, and at tables with a row for each box.
+    Tables without boxes are not read for this if their first images are missing.
     """
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
@@ -419,3 +434,26 @@ def _warn_of_left_out(
     has_row_per_box = content.implies_features and suffix in _TEXTS
     if suffix == ".json" or has_row_per_box:
         yield from filter(None, [describe_unlisted(content.files, read_uris, choose, finder)])
+    elif isinstance(content.table_format, Delimited | JsonLines | Parquet) and not are_missing:
+        read_names = _name_reader(content)
+        yield from filter(None, [describe_mostly_listed(content.files, read_names, choose, finder)])
+
+
+def _name_reader(content: TableContent) -> Callable[[str], Iterator[Any]]:
+    """Returns the function that yields the names of images and other files in a table."""
+    cells_of = read_first_cells(content, content.columns)
+    of_files = [name for name, cells in cells_of.items() if any(map(_names_image, cells))]
+    wanted = {content.options.uri_column, *of_files}  # other tables may lack some of these
+
+    def read_names(path: str) -> Iterator[Any]:
+        with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error
+            columns = [name for name in read_columns(path, FIRST_ROWS) if name in wanted]
+            for _, cells in skip_bad_rows(read_rows(path, columns)):
+                yield from itertools.chain.from_iterable(map(members_of, cells))
+
+    return read_names
+
+
+def _names_image(cell: Any) -> bool:
+    """Whether a cell is the name of an image, or a list of names."""
+    return any(isinstance(name, str) and has_image_name(name) for name in members_of(cell))

@@ -1,7 +1,8 @@
-"""Finds images of Pascal VOC and COCO that no annotation file describes."""
+"""Finds images that no annotation file describes, or that no table lists."""
 
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
+from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name
 from beam_tfr.tables.image_names import ImageFinder
@@ -25,8 +27,12 @@ _MOST_TABLES = 1_000  # Pascal VOC tables whose images are looked up, and folder
 _FIRST_TABLES = 8  # minimum number of tables from each folder
 _MOST_REMOTE_TABLES = 20  # tables that are read again on gs://
 _MOST_REMOTE = 10_000  # names in a folder on gs://, 1,000 per request
+_MOST_FILES = 100_000  # files that tables without boxes list, and files in their folders
+_MOST_FOLDERS = 10_000  # folders of these images
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LONGEST_NAME = 4 << 10  # bytes of a name with its key
+
+_UNLISTED = "none of the tables lists it"
 
 ReadUris = Callable[[str], Iterator[Any]]
 
@@ -92,22 +98,114 @@ def describe_unlisted(
         choose_base: returns the folder that the paths of a table start from.
         finder: finds the images.
     """
-    listed = set[str]()
     try:
-        for table, names in _read_names(tables, read_uris):
-            base = choose_base(table)
-            for name in names:
-                # reading the rows raises the error
-                with contextlib.suppress(ValueError, UsageError):
-                    listed.add(finder.find(name, base, table))
+        listed = _find_listed(tables, read_uris, choose_base, finder)
     except NotLookedAtError as error:
         return (
             f"it is unknown whether images next to those listed in {tables[0]} are left out: "
             f"{error}"
         )
     folders = dict.fromkeys(map(os.path.dirname, listed))
-    cause = "none of the tables lists it"
-    return _describe_left_out(folders, lambda path: path not in listed, cause)
+    return _describe_left_out(folders, lambda path: path not in listed, _UNLISTED)
+
+
+def describe_mostly_listed(
+    tables: Sequence[str],
+    read_names: ReadUris,
+    choose_base: Callable[[str], str],
+    finder: ImageFinder,
+) -> str:
+    """Returns the message about images that no table lists, if most images around them are listed.
+
+    Otherwise, the tables list a part on purpose. Images that other tables next to these list, such
+    as those of another split, are not in the message. There is no message if images are not on
+    disk, or if the search would take long.
+
+    Args:
+        tables: all tables.
+        read_names: yields the cells of a table that name files.
+        choose_base: returns the folder that the paths of a table start from.
+        finder: finds the images.
+    """
+    if storage.is_remote(tables[0]):
+        return ""
+    find_listed = functools.partial(
+        _find_listed,
+        read_uris=read_names,
+        choose_base=choose_base,
+        finder=finder,
+        most=_MOST_FILES,
+    )
+    try:
+        listed = find_listed(tables)
+        images = _list_images_around(listed)
+        if all(path in listed for path in images):
+            return ""
+        others = find_listed(_list_other_tables(tables))
+    except NotLookedAtError:
+        return ""
+    num_listed = sum(path in listed for path in images)
+    left_out = [path for path in images if path not in listed and path not in others]
+    return _name_left_out(left_out, _UNLISTED) if 2 * num_listed > len(images) else ""
+
+
+def _find_listed(
+    tables: Sequence[str],
+    read_uris: ReadUris,
+    choose_base: Callable[[str], str],
+    finder: ImageFinder,
+    *,
+    most: int = _MOST_NAMES,
+) -> set[str]:
+    """Returns the paths of the images that tables list.
+
+    Args:
+        tables, read_uris, choose_base, finder: see `describe_unlisted`.
+        most: the maximum number of images.
+
+    Raises:
+        NotLookedAtError: the tables are too large, or list too many images.
+    """
+    listed = set[str]()
+    for table, names in _read_names(tables, read_uris):
+        base = choose_base(table)
+        for name in names:
+            with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
+                listed.add(finder.find(name, base, table))
+            if len(listed) > most:
+                raise NotLookedAtError(f"they list more than {most:,} images")
+    return listed
+
+
+def _list_images_around(listed: Iterable[str]) -> list[str]:
+    """Lists the images on disk in the folders of listed images.
+
+    Raises:
+        NotLookedAtError: there are too many folders or files, or some are remote.
+    """
+    folders = set(map(os.path.dirname, listed))
+    if len(folders) > _MOST_FOLDERS or any(map(storage.is_remote, folders)):
+        raise NotLookedAtError(f"{len(folders):,} folders would have to be listed for this")
+    files = list[str]()
+    for folder in folders:
+        with contextlib.suppress(OSError):  # reading the images raises the error
+            names = itertools.islice(storage.list_names(folder), _MOST_FILES + 1)
+            files += (f"{folder}/{name}" for name in names)
+        if len(files) > _MOST_FILES:
+            message = f"more than {_MOST_FILES:,} files would have to be listed for this"
+            raise NotLookedAtError(message)
+    return [*filter(has_image_name, files)]
+
+
+def _list_other_tables(tables: Sequence[str]) -> list[str]:
+    """Lists the tables next to some tables, with the same extension."""
+    suffix = table_suffix(tables[0])
+    paths = set[str]()
+    for folder in dict.fromkeys(map(folder_of, tables)):
+        with contextlib.suppress(OSError):  # the folder may be read, but not listed
+            names = storage.list_folder(folder)
+            paths.update(folder + name for name in names if table_suffix(name) == suffix)
+    return sorted(paths.difference(tables))
 
 
 def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder) -> Iterator[str]:
@@ -180,18 +278,25 @@ def _describe_left_out(
                 left_out.append(path)
     if left_out:
         least = "at least " if unfinished else ""
-        images = counted(len(left_out), "image")
-        verb = "is" if len(left_out) == 1 else "are"
-        return (
-            f"{least}{images} in the folders of the other images {verb} left out, such as "
-            f"{min(left_out)}: {cause}"
-        )
+        return least + _name_left_out(left_out, cause)
     if unfinished:
         return (
             f"it is unknown whether images in {unfinished} are left out: more than "
             f"{_MOST_REMOTE:,} files would have to be listed for this"
         )
     return ""
+
+
+def _name_left_out(left_out: Sequence[str], cause: str) -> str:
+    """Returns the message about images that are left out, or an empty string if there are none."""
+    if not left_out:
+        return ""
+    images = counted(len(left_out), "image")
+    verb = "is" if len(left_out) == 1 else "are"
+    return (
+        f"{images} in the folders of the other images {verb} left out, such as "
+        f"{min(left_out)}: {cause}"
+    )
 
 
 def _list_images(folder: str) -> Iterator[str]:
