@@ -55,9 +55,9 @@ def _spell_command(words: Sequence[str]) -> str:
     names = " ".join(quote_word(word, "WORD") for word in words)
     script = (
         f'for n in {names}; do find . -name "$n*" -type f | '
-        'tar cf "../$n.tar" --transform "s,/$n\\\\([^/]*\\\\)$,/\\\\1," -T -; done'
+        'tar cf "../pairs-$n.tar" --transform "s,/$n\\\\([^/]*\\\\)$,/\\\\1," -T -; done'
     )
     return (
-        f"use (cd DIR; {script}), which writes archives such as DIR/../{words[0]}.tar, and make a "
-        "dataset of each without classes (`layout='**'`)"
+        f"use (cd DIR; {script}), which writes archives such as DIR/../pairs-{words[0]}.tar, and "
+        "make a dataset of each without classes (`layout='**'`)"
     )

@@ -82,8 +82,8 @@ OTHER_FILES = (*_PICTURES, *_ARRAYS)
 # of programs, places of maps, other forms of the image, checksums and remains.
 _SIDE_FILES = re.compile(
     r"(?i)\.(?:xmp|aae|thm|lrv|pp3|dop|cos|nksc|on1|meta|exif|icc|[bjpt]fw|[bjpt]gw|tifw|pgwx|jgwx"
-    r"|wld|prj|ovr|rrd|svg|psd|xcf|kra|ai|eps|pdf|tga|ico|dds|zip|tar|gz|md5|dvc|sha1|sha256|sig|bak"
-    r"|old|orig|tmp|temp|part|crdownload|lnk|url|ini|db|log)\Z"
+    r"|wld|prj|ovr|rrd|svg|psd|xcf|kra|ai|eps|pdf|tga|ico|dds|zip|tar|gz|md5|dvc|sha1|sha256|sig"
+    r"|bak|old|orig|tmp|temp|part|crdownload|lnk|url|ini|db|log)\Z"
 )
 _EXTENSION = re.compile(r"(?i)[^/]\.[a-z][a-z0-9]{0,9}\Z")
 OTHER_NAMES = "other names"  # the kind of files without an extension
