@@ -293,6 +293,14 @@ NO_NAMES = [
 ]
 
 
+def test_the_step_that_beam_adds_follows_all_lines_of_an_error() -> None:
+    error = UsageError("holds another dataset:", "quality: 90 before", option="output", value="d")
+    first, *rest = error.args
+    augmented = UsageError(f"{first} [while running 'Plan']", *rest)
+    assert str(augmented) == f"{error} [while running 'Plan']"
+    assert str(error) == "`output=d`: holds another dataset:\nquality: 90 before"
+
+
 def test_numbers_too_large_for_a_float_stay_text() -> None:
     text = "[1e400, -1E+999, 1e-400, 1.5e3, Infinity, 1]"
     assert parse_json(text) == ["1e400", "-1E+999", 0.0, 1500.0, math.inf, 1]

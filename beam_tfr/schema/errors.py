@@ -12,6 +12,9 @@ from beam_tfr.schema.dataset import REJECT_REASONS
 from beam_tfr.schema.untrusted import quote
 
 TRACEBACK_VARIABLE = "BEAM_TFR_TRACEBACK"  # if set, a failed run prints its stack trace
+# What Beam adds to the first argument of an error; here it follows the whole message, whose end it
+# marks for `engine.failures`.
+_STEP = re.compile(r" \[while running '[^']*'\]\Z")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 RESUME = "run the same command again to resume from the finished shards"
@@ -39,7 +42,11 @@ class BeamTfrError(Exception):
         super().__init__(*map(as_message, [f"{head}{first}", *rest]))
 
     def __str__(self) -> str:
-        return "\n".join(self.args)
+        first, *rest = self.args
+        step = _STEP.search(first)
+        if not step:
+            return "\n".join(self.args)
+        return "\n".join([first[: step.start()], *rest]) + step[0]
 
 
 def _show_value(value: object) -> str:

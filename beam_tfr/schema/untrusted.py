@@ -2,16 +2,22 @@
 
 import json
 import math
-import re
 import reprlib
 import sys
 from typing import Any
 
 _MOST_CHARACTERS = 100
-_LARGE_EXPONENT = re.compile("[eE][+]?[0-9]{3}")
 _repr = reprlib.Repr()
 _repr.maxstring = _MOST_CHARACTERS
 _repr.maxother = _MOST_CHARACTERS
+
+
+def _parse_float(text: str) -> float | str:
+    value = float(text)
+    return text if math.isinf(value) else value
+
+
+_DECODER = json.JSONDecoder(parse_float=_parse_float)  # `json.loads` would make one per call
 
 
 def quote(value: Any) -> str:
@@ -27,26 +33,22 @@ def quote(value: Any) -> str:
 def parse_json(data: str | bytes) -> Any:
     """Parses JSON from an untrusted source.
 
-    Numbers in a string that are too large for a float, such as 1e400, stay strings: Python would
-    return infinity.
+    Numbers that are too large for a float, such as 1e400, become strings: Python would return
+    infinity.
 
     Raises:
         ValueError: the input is not JSON, or holds values that Python does not accept; the message
             is for users.
     """
-    may_overflow = isinstance(data, str) and _LARGE_EXPONENT.search(data)
     try:
-        return json.loads(data, parse_float=_parse_large if may_overflow else None)
+        if isinstance(data, str) and not data.startswith("\ufeff"):
+            return _DECODER.decode(data)
+        return json.loads(data, parse_float=_parse_float)
     except (ValueError, RecursionError) as error:
         problem = describe_parse_error(error)
         if problem == str(error):
             raise
         raise ValueError(problem) from None
-
-
-def _parse_large(text: str) -> float | str:
-    value = float(text)
-    return text if math.isinf(value) else value
 
 
 def describe_parse_error(error: ValueError | RecursionError) -> str:
