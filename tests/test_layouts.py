@@ -1360,7 +1360,7 @@ def test_pairs_in_one_folder_are_told(tmp_path: Path, names: Sequence[str], cure
     subprocess.run(command.replace("DIR", f"{tmp_path}/in", 1), shell=True, check=True)
     members = []
     for name in names:
-        with tarfile.open(tmp_path / f"{re.split('[-_]', name)[0]}.tar") as archive:
+        with tarfile.open(tmp_path / f"pairs-{re.split('[-_]', name)[0]}.tar") as archive:
             members.append(sorted(archive.getnames()))
     assert members[0] == members[1]
     assert len(members[0]) == 2
