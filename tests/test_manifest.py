@@ -275,7 +275,7 @@ CURE = "; copy the dataset again, or run `beam-tfr convert … --overwrite`"
         ),
         (
             b'{"format_version": 1e999, "manifest_digest": ""}',
-            f"has format version inf, but beam_tfr {__version__} reads version 2: install",
+            f"has format version '1e999', but beam_tfr {__version__} reads version 2: install",
         ),
         (
             b'{"format_version": 3, "manifest_digest": ""}',
