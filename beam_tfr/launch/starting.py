@@ -243,15 +243,14 @@ def _hold_output(
             yield held_lock
         except (DataError, RunError, InterruptedRunError) as error:
             if storage.find(storage.work_path(output, SWITCH_FILE)):
-                first, *rest = str(error).split("\n")
+                first, *rest = error.args
                 raise type(error)(
                     f"the run ended while the dataset was moved into place in {output}: {first}",
                     *rest,
                     "Run the same command again to complete it",
                 ) from error
             if replaced and storage.find(manifest) == replaced:
-                lines = str(error).split("\n")
-                raise type(error)(*lines, f"The dataset in {output} is unchanged") from error
+                raise type(error)(*error.args, f"The dataset in {output} is unchanged") from error
             raise
 
 

@@ -335,7 +335,8 @@ def _predict_outcome(
     except UsageError as error:
         if known_files.refs:
             update = _describe_update(options, estimate, known_files)
-            raise UsageError(*f"{error}: {update}".split("\n")) from None
+            *lines, last = error.args
+            raise UsageError(*lines, f"{last}: {update}") from None
         raise
 
 

@@ -71,7 +71,7 @@ def describe_unlabelled(
     for members in itertools.islice(tables_in.values(), most_folders):
         stems = set(map(name_of_image, members))
         for table in members[:num_first]:
-            for image in _find_images(table, read_uris, choose_base(table), finder):
+            for image in _find_images(read_uris(table), table, choose_base(table), finder):
                 if name_of_image(image) not in stems:
                     return ""
                 stems_in[os.path.dirname(image)] |= stems
@@ -168,10 +168,8 @@ def _find_listed(
     """
     listed = set[str]()
     for table, names in _read_names(tables, read_uris):
-        base = choose_base(table)
-        for name in names:
-            with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
-                listed.add(finder.find(name, base, table))
+        for image in _find_images(names, table, choose_base(table), finder):
+            listed.add(image)
             if len(listed) > most:
                 raise NotLookedAtError(f"they list more than {most:,} images")
     return listed
@@ -208,9 +206,9 @@ def _list_other_tables(tables: Sequence[str]) -> list[str]:
     return sorted(paths.difference(tables))
 
 
-def _find_images(table: str, read_uris: ReadUris, base: str, finder: ImageFinder) -> Iterator[str]:
-    """Yields the paths of the images of a table, skipping cells that are not paths."""
-    for name in read_uris(table):
+def _find_images(names: Iterable[Any], table: str, base: str, finder: ImageFinder) -> Iterator[str]:
+    """Yields the paths of the images that a table names, skipping cells that are not paths."""
+    for name in names:
         with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
             yield finder.find(name, base, table)
 

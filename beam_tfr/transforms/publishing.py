@@ -94,7 +94,7 @@ class WriteManifest(beam.PTransform):
             path = storage.work_path(self.output, REJECTS_FILE)
             rejects.write_rejects(path, self.output, shard_totals.reject_digests(totals))
             lines = rejects.describe_rejects(path, rejected)
-            raise DataError(str(error), *lines) from error
+            raise DataError(*error.args, *lines) from error
 
 
 def _assign_group(info: ShardInfo | Unfinished) -> tuple[int, ShardInfo | Unfinished]:
