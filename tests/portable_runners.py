@@ -62,6 +62,15 @@ def prism() -> Path:
     return binary
 
 
+def own_prism(prism: Path) -> list[str]:
+    """The flags for a Prism that no other run of this process shares, perhaps from elsewhere."""
+    return [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--experiments=disable_prism_server_singleton",
+    ]
+
+
 @contextlib.contextmanager
 def job_service(prism: Path, log: Path) -> Iterator[str]:
     """Prism as a job service in a process of its own; gives its address."""

@@ -32,6 +32,7 @@ from tests.conftest import Run, few_at_once, files_of
 from tests.converted import SAMPLE, converted_photos, once, write_photos
 from tests.fake_gcs import FakeGcs
 from tests.masks import ids, png
+from tests.portable_runners import own_prism
 from tests.updates import convert, paint
 
 Convert = Callable[..., Run]
@@ -661,11 +662,7 @@ def test_rejects_can_be_tried_again(beam_tfr: Convert, tmp_path: Path) -> None:
 def test_prism_writes_the_same_bytes(beam_tfr: Convert, tmp_path: Path, prism: Path) -> None:
     call = ["--table", rich("gzip:6") / "manifest.json", *KEPT, "--allow_empty", "nowhere"]
     assert beam_tfr("convert", *call, "--output", tmp_path / "here").code == 0
-    flags = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    flags = own_prism(prism)
     run = beam_tfr("convert", *call, *flags, "--output", tmp_path / "there")
     assert run.code == 0, run.err
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")

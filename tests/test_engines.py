@@ -45,7 +45,7 @@ from beam_tfr.tables.base import DamagedTableError
 from tests.commands import finish, start
 from tests.conftest import Run, files_of, wait_for
 from tests.converted import converted_spoiled_photos, spoiled_photos
-from tests.portable_runners import PROCESSES, THREADS
+from tests.portable_runners import PROCESSES, THREADS, own_prism
 
 Command = Callable[..., Run]
 WORKER = r".* from beam_tfr import worker; worker\."  # in the command of one
@@ -264,11 +264,7 @@ def test_prism_writes_the_same_bytes(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
 ) -> None:
     # Without the singleton: another test of this process may have started one from elsewhere.
-    flags = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    flags = own_prism(prism)
     assert convert(beam_tfr, photos, tmp_path / "there", *flags).code == 0
     assert files_of(tmp_path / "there") == expected
 
@@ -573,11 +569,7 @@ def test_a_killed_worker_process_is_named_with_the_signal_and_the_cure(
 def test_a_killed_prism_is_told_in_a_sentence(
     beam_tfr: Command, photos: Path, tmp_path: Path, expected: dict[str, bytes], prism: Path
 ) -> None:
-    flags = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    flags = own_prism(prism)
     run = start(*command(photos, tmp_path / "o"), *flags)
     engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
     wait_for(
@@ -599,11 +591,7 @@ def test_a_killed_prism_is_told_in_a_sentence(
 
 @pytest.mark.slow
 def test_prism_ends_with_an_interrupted_run(photos: Path, tmp_path: Path, prism: Path) -> None:
-    flags = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    flags = own_prism(prism)
     run = start(*command(photos, tmp_path / "o"), *flags)
     engines = wait_for(lambda: run.poll() is not None or processes(rf"{run.pid} {prism} "))
     run.send_signal(signal.SIGINT)

@@ -46,6 +46,7 @@ from tests.fake_dataflow import FakeDataflow
 from tests.fake_gcs import FakeGcs
 from tests.masks import png, write_masks
 from tests.pages import ROOT
+from tests.portable_runners import own_prism
 
 Command = Callable[..., Run]
 SAMPLE = ROOT / "beam_tfr" / "sample"
@@ -1016,11 +1017,7 @@ def test_on_other_engines(
         "--direct_num_workers=2",
         "--direct_running_mode=multi_processing",
     ]
-    to_prism = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    to_prism = own_prism(prism)
     folder = uncompressed(boxes, tmp_path / "d")
     monkeypatch.chdir(tmp_path)  # where workers start
     for form in (

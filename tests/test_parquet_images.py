@@ -39,7 +39,7 @@ from beam_tfr.tables.formats import read_class_names, read_rows
 from tests.conftest import Run, few_at_once, files_of, wait_for
 from tests.fake_gcs import FakeGcs
 from tests.image_tables import FLAGS, JPEG, NAMES, STRUCT, images_of, photos, write
-from tests.portable_runners import PROCESSES
+from tests.portable_runners import PROCESSES, own_prism
 
 Convert = Callable[..., Run]
 FORMS: dict[str, tuple[pa.DataType, dict[str, Any]]] = {
@@ -570,11 +570,7 @@ def test_every_engine_writes_the_same_bytes(
         "--name",
         "d",
     ]
-    prisms = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    prisms = own_prism(prism)
     for name, others in (("here", []), ("there", PROCESSES if engine == "processes" else prisms)):
         run = beam_tfr("convert", *flags, *others, "--output", tmp_path / name)
         assert run.code == 0, run.err

@@ -15,7 +15,7 @@ import beam_tfr
 from tests.conftest import Run
 from tests.converted import once
 from tests.living_photos import REJECTS, Photos, files_of, fresh
-from tests.portable_runners import PROCESSES, THREADS
+from tests.portable_runners import PROCESSES, THREADS, own_prism
 
 Command = Callable[..., Run]
 OPTIONS = {"image_size": 32, "num_shards": 3}
@@ -81,11 +81,7 @@ def test_processes(beam_tfr: Command, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_prism(beam_tfr: Command, tmp_path: Path, prism: Path) -> None:
-    flags = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    flags = own_prism(prism)
     check_updates(beam_tfr, tmp_path, flags)
 
 

@@ -12,6 +12,7 @@ from beam_tfr.launch import verify_on
 from tests.conftest import Run
 from tests.converted import converted_spoiled_photos
 from tests.handmade_dataset import TEST_0, TRAIN_1, make_dataset
+from tests.portable_runners import own_prism
 from tests.spoiled_dataset import TRAIN, flip
 
 Command = Callable[..., Run]
@@ -71,11 +72,7 @@ def test_on_workers_elsewhere(beam_tfr: Command, broken: Path, prism: Path, engi
         "--direct_num_workers=2",
         "--direct_running_mode=multi_processing",
     ]
-    to_prism = [
-        "--runner=PrismRunner",
-        f"--prism_location={prism}",
-        "--experiments=disable_prism_server_singleton",
-    ]
+    to_prism = own_prism(prism)
     check_alike(beam_tfr, broken, *(to_prism if engine == "prism" else processes))
 
 
