@@ -114,8 +114,8 @@ def _read_chunks(data: bytes) -> _Chunks:
                 chunks.contents.setdefault(chunk.kind, chunk.content)
             elif chunk.kind in _TEXTS:
                 keyword, _, text = bytes(chunk.content).partition(b"\0")
-                if keyword in (_EXIF_TEXT, _XMP_TEXT):
-                    chunks.texts.setdefault(keyword, _read_text(chunk.kind, text))
+                if keyword in (_EXIF_TEXT, _XMP_TEXT) and keyword not in chunks.texts:
+                    chunks.texts[keyword] = _read_text(chunk.kind, text)
     return chunks
 
 
