@@ -158,7 +158,7 @@ def test_a_manifest_that_is_stored_compressed_is_that_of_its_dataset(fake: FakeG
     shard = next(split.shards[0].file for split in dataset.splits.values() if split.shards)
     stored = gzip.compress(storage.read_bytes(f"gs://b/set/{shard}"))
     fake.put(f"set/{shard}", stored, encoding="gzip")
-    with pytest.raises(DataError, match="uploaded with -z or -Z, which compress it"):
+    with pytest.raises(DataError, match="uploaded with -z or -Z, which compress files"):
         check_shard_files(dataset, dataset.splits.values())
 
 

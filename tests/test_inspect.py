@@ -312,8 +312,8 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
         (["--where", "y=8", "--where", "y"], "--where y: must be NAME=VALUE, such as label=hat"),
         (
             ["--where", "y=8", "--where", "y=9"],
-            "--where y=9: y must also be 8, and records must meet all conditions: specify one "
-            "value for each name\n",
+            "--where y=9: another condition requires y=8, and records must meet all conditions: "
+            "specify one value for each name\n",
         ),
         (["--record", "-1"], "--record -1: must be a whole number from 0"),
         (

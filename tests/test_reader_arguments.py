@@ -29,10 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"split": "trian"}, r"`split=trian`: is not in .*; the splits are: test, train$"),
         (
             {"split": None},
-            r'`split=None`: must be a string: write a name, several \("train\+validation"\), .* or '
+            r'`split=None`: must be a string: specify one split \("train"\), .* or '
             r"a slice",
         ),
-        ({"split": ["train"]}, r"`split=\['train'\]`: must be a string: write a name"),
+        ({"split": ["train"]}, r"`split=\['train'\]`: must be a string: specify one split"),
         ({"batch_size": 0}, "`batch_size=0`: must be a whole number from 1 to 2147483647"),
         (
             {"batch_size": 40, "remainder": "drop"},

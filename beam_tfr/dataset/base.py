@@ -1,4 +1,4 @@
-"""Describes the dataset that an update starts from: its options and shards."""
+"""Describes the options and shards of the dataset that an update starts from."""
 
 import enum
 import functools
@@ -32,11 +32,11 @@ _OTHER_SPLITS = {
 
 
 class RecordBoxes(enum.StrEnum):
-    """Whether the records that an update copies have boxes that may have changed."""
+    """Whether the records that an update copies have boxes, and whether the boxes may change."""
 
     NONE = ""
     STAY = "stay"  # the boxes cannot have changed
-    MAY_CHANGE = "may change"  # they are from a table: only records of equal rows are copied
+    MAY_CHANGE = "may change"  # boxes are from a table: only records of equal rows are copied
 
 
 class BaseDataset(NamedTuple):
@@ -44,14 +44,15 @@ class BaseDataset(NamedTuple):
 
     Attributes:
         folder: folder of the dataset.
-        digest: digest of its manifest.
-        compare: how to decide whether a source is unchanged: "auto", "checksum" or "names", see
-            `known.match`.
+        digest: digest of the manifest.
+        compare: how to decide whether a source is unchanged: "auto", "checksum" or "names"; see
+            `known.match_image`.
         with_rejects: whether unchanged rejects are rejected again without being read.
-        codecs: the codecs that made the records, as JSON; empty if they do not matter.
+        codecs: the codecs that made the records, as JSON; an empty string if the codecs do not
+            matter.
         rows_stay: whether the contents keep their columns, so that copied records keep their rows.
         boxes: whether the records have boxes, and whether the boxes may have changed.
-        renames: (class, its new name) for each renamed class in the records.
+        renames: (old name, new name) for each renamed class in the records.
     """
 
     folder: str
@@ -77,7 +78,7 @@ class BaseDataset(NamedTuple):
         return _read_manifest_once(self.folder, self.digest)
 
     def check_codecs(self, codecs: Mapping[str, str]) -> None:
-        """Checks that the records of the dataset can be mixed with new ones.
+        """Checks that the records of the dataset can be mixed with new records.
 
         Args:
             codecs: library -> version of the codecs that make the new records.
@@ -117,10 +118,10 @@ _read_manifest_once = functools.lru_cache(maxsize=2)(read_unchanged_manifest)
 def restore_options(
     dataset: Manifest, changes: Mapping[str, Any], additions: Mapping[str, Any]
 ) -> ConvertOptions:
-    """Returns the options that made a dataset, without `classes`, after changes and additions.
+    """Returns the options of a dataset, except `classes`, with changes and additions applied.
 
-    An option in `changes` takes precedence over `additions`, and `additions` over the dataset's
-    options.
+    Options in `changes` take precedence over those in `additions`, and `additions` over the
+    dataset's options.
 
     Raises:
         UsageError: a value is not allowed, two options exclude each other, or the input is of the
@@ -145,12 +146,12 @@ def restore_options(
 
 
 def _check_stored(dataset: Manifest) -> None:
-    """Checks that a manifest holds no option that `convert` does not store.
+    """Checks that a manifest holds no option, such as `input`, that `convert` never stores in it.
 
     A dataset may come from a stranger, who must not choose which files on this machine are read.
 
     Raises:
-        DataError: the manifest holds such an option, for example `input`.
+        DataError: the manifest holds such an option.
     """
     others = dataset.options.keys() & options_of(ConvertOptions).keys() - stored_names(
         ConvertOptions
@@ -163,7 +164,7 @@ def _check_stored(dataset: Manifest) -> None:
 
 
 def _find_other_splits(dataset: Manifest, present: Mapping[str, Any]) -> set[str]:
-    """Returns the dataset's options about splits that the specified options replace."""
+    """Returns the split options of the dataset that the specified options replace."""
     column = present.get("split_column", dataset.options.get("split_column"))
     if column == NO_COLUMN:  # works along with shares
         return set()
@@ -192,11 +193,11 @@ class PlannedShard(NamedTuple):
 
     Attributes:
         name: name of the shard, such as `train-00003-of-00016`.
-        split: name of its split.
+        split: name of the split.
         images: number of images planned for the shard: records and rejects.
-        first: number of its first record, in the order of the manifest.
-        entry: its file, as listed in the manifest; None if the shard has only rejects.
-        has_keys: whether its sidecar holds the keys of images; those of rows hold none.
+        first: number of the first record, in the order of the manifest.
+        entry: the file of the shard, as listed in the manifest; None if the shard has only rejects.
+        has_keys: whether the sidecar holds the keys of images; sidecars of rows hold no keys.
     """
 
     name: str

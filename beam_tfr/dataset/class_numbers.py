@@ -1,4 +1,4 @@
-"""Describes classes whose names are numbers, but not their ids."""
+"""Describes classes whose names are numbers that differ from the ids of the classes."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ _MOST_IDS = 100_000  # in a file of classes
 
 
 def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -> str:
-    """Returns a message about classes whose names are numbers, but not their ids; may be empty.
+    """Returns a message if class names are numbers that differ from the ids, or an empty string.
 
     Folders named 0 to 42 are one example, because they are sorted as text: 0, 1, 10. The labels 1
     to 196 in a table are another.
@@ -38,7 +38,7 @@ def describe_class_numbers(classes: Sequence[str], *, are_given: bool = False) -
 
 
 def _suggest_file(classes: Sequence[str], numbers: Sequence[int]) -> str:
-    """Returns how to make the ids of classes equal to their names; empty if that is impossible."""
+    """Returns how to make ids equal to class names, or an empty string if that is impossible."""
     if numbers[0] < 0 or numbers[-1] > _MOST_IDS:
         return ""
     width = len(classes[0]) if len({*map(len, classes)}) == 1 else 1

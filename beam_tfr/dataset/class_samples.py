@@ -16,7 +16,7 @@ NO_CLASS = -1
 
 
 def mix(records: Rows) -> NDArray[np.uint64]:
-    """Hashes numbers, so that records sorted by their hashes are in a fixed random order.
+    """Hashes the numbers of records; sorting by hash puts the records in a fixed random order.
 
     Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c.
     """
@@ -60,7 +60,7 @@ class ClassSamples:
 def choose_of_each_class(
     dataset: Manifest, shards: Sequence[ShardEntry], most: int
 ) -> dict[int, list[int]]:
-    """Chooses records of each class, always the same ones, equally many of each if possible.
+    """Chooses records of each class: always the same, and equally many of each class if possible.
 
     If there are more classes than records, chooses the first class, the last, and evenly spaced
     classes between them.
@@ -68,11 +68,11 @@ def choose_of_each_class(
     Args:
         dataset: the dataset.
         shards: the shards to choose from.
-        most: number of records.
+        most: the maximum number of records.
 
     Returns:
-        Class, or `NO_CLASS` -> the numbers of its records in these shards, from 0. A record with
-        several classes belongs to the first of them.
+        Class id or `NO_CLASS` -> numbers of the chosen records, counted from 0 across the shards.
+        A record with several classes is listed only once.
 
     Raises:
         DataError: contents are missing or damaged.
@@ -117,16 +117,17 @@ def _spread(labels: Sequence[int], most: int) -> list[int]:
 
 
 def label_columns(dataset: Manifest) -> list[str]:
-    """Returns the column of the contents that holds the classes; empty if there is none."""
+    """Returns a list of the column of the contents that holds classes; empty if none does."""
     columns = {feature: column.name for feature, column in dataset.contents_columns.items()}
     names = (dataset.names.label, OBJECT_LABEL)
     return [columns[name] for name in names if name in columns][:1]
 
 
 def find_classes(dataset: Manifest, table: Any) -> tuple[Rows, Rows]:
-    """Returns the class and the row of each record; one entry for each class of a record.
+    """Returns the class and the row of each record, with an entry for each class of a record.
 
-    The classes are those of the boxes if there are no labels, and `NO_CLASS` if there are no boxes.
+    If there are no labels, the classes are those of the boxes; if there are no boxes either, they
+    are `NO_CLASS`.
     """
     everything = np.arange(len(table))
     columns = label_columns(dataset)
@@ -140,7 +141,7 @@ def find_classes(dataset: Manifest, table: Any) -> tuple[Rows, Rows]:
 
 
 def _unnest_classes(lists: Any) -> tuple[Rows, Rows]:
-    """Returns the different classes in each row, and their rows; `NO_CLASS` for an empty row."""
+    """Returns the distinct classes in each row, or `NO_CLASS` if there are none, and the rows."""
     need_pyarrow()
     from pyarrow import compute
 

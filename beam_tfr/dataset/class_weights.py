@@ -21,17 +21,17 @@ def class_weights(
 
     The mean weight of an example is 1, so the learning rate needs no adjustment.
 
-    90 cats and 10 dogs get 0.556 and 5; with cap=2, 0.889 and 2.
+    For 90 cats and 10 dogs, the weights are 0.556 and 5; with cap=2, they are 0.889 and 2.
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; "all"; or all but some,
-            "all-fold4".
-        cap: the largest weight, 1 or more; the weight it removes from rare classes goes to the
-            others.
+        split: the name of a split; "train+validation" for several splits, "all" for all splits,
+            "all-fold4" for all splits except fold4.
+        cap: the largest weight allowed, at least 1; the weight that is removed from rare classes
+            goes to the other classes.
 
     Returns:
-        Label -> weight; 0 for a class without examples.
+        Label -> weight; the weight of a class without examples is 0.
 
     Raises:
         UsageError: the split does not exist, `cap` is too small, or an example has no class or
@@ -78,7 +78,7 @@ def _check_single_label(dataset: Manifest) -> None:
 
 
 def _weigh(counts: list[int], cap: float | None) -> list[float]:
-    """Returns the weight of each class from its number of examples: equal totals, up to `cap`.
+    """Returns weights that give all classes the same total weight, unless limited by `cap`.
 
     Arithmetic is exact until the last division, so the result is the same on every machine.
     """

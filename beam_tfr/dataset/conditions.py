@@ -1,4 +1,4 @@
-"""Parses conditions on records, NAME=VALUE, for `inspect`, `export` and `remove`."""
+"""Parses conditions on records, such as label=hat, for `inspect`, `export` and `remove`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def parse_conditions(where: Where) -> dict[str, str]:
         where: "NAME=VALUE", a list of such strings, or a mapping.
 
     Raises:
-        UsageError: `where` has the wrong type, lacks a name or "=", or has two values for one name.
+        UsageError: `where` has the wrong type, lacks a name or "=", or has two values for a name.
     """
     if isinstance(where, Mapping):
         return {name: str(value) for name, value in where.items()}
@@ -50,8 +50,8 @@ def parse_conditions(where: Where) -> dict[str, str]:
         first = conditions.setdefault(name, value)
         if value != first:
             raise UsageError(
-                f"{name} must also be {first}, and records must meet all conditions: specify one "
-                "value for each name",
+                f"another condition requires {name}={first}, and records must meet all conditions: "
+                "specify one value for each name",
                 option="where",
                 value=text,
             )
@@ -79,7 +79,7 @@ def value_text(value: Any) -> str:
 def fits_conditions(values: Mapping[str, Sequence[Any]], where: Mapping[str, str]) -> bool:
     """Whether each named feature of a record has the specified value.
 
-    A feature with several values matches if one of them is equal.
+    A feature with several values matches if any of its values does.
     """
     return all(_has_value(values, name, value) for name, value in where.items())
 
@@ -90,11 +90,11 @@ def _has_value(values: Mapping[str, Sequence[Any]], name: str, value: str) -> bo
 
 
 def rows_that_fit(dataset: Manifest, table: Any, where: Mapping[str, str]) -> Sequence[int]:
-    """Returns the row numbers of a shard's records that meet all conditions, based on its contents.
+    """Returns the row numbers of those records in a shard that meet all conditions.
 
     Args:
         dataset: manifest of the dataset.
-        table: the contents, with all columns.
+        table: the contents of the shard, with all columns.
         where: name -> value. A name is a column, or a feature as in `features_named`.
 
     Raises:
@@ -127,7 +127,7 @@ def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
 
 
 def _cell_texts(table: Any, column: str) -> list[list[str]]:
-    """Returns the values of each cell in a column as strings; a null cell has none."""
+    """Returns the values of each cell in a column as strings; a null cell has no values."""
     cells = []
     for cell in table.column(column).to_pylist():
         members = cell if isinstance(cell, list) else [cell]

@@ -10,7 +10,7 @@ from beam_tfr.schema.naming import shard_number, split_of_file
 
 
 def find_contradiction(dataset: Manifest, file: str, table: Any) -> str:
-    """Returns how columns of the contents contradict the manifest; empty if they agree with it.
+    """Returns how columns of the contents contradict the manifest, or "" if they agree with it.
 
     Args:
         dataset: manifest of the dataset.
@@ -37,7 +37,7 @@ def _has_only(column: Any, value: str | int) -> bool:
 
 
 def _are_ids(column: Any, num_classes: int) -> bool:
-    """Whether all numbers are class ids, or -1 for no class."""
+    """Whether all numbers are class ids or -1, which means no class."""
     from pyarrow import compute
 
     bounds = compute.min_max(_members_of(column)).as_py()
@@ -46,7 +46,7 @@ def _are_ids(column: Any, num_classes: int) -> bool:
 
 
 def _are_names(column: Any, class_names: tuple[str, ...]) -> bool:
-    """Whether all strings are class names, or empty for no class."""
+    """Whether all strings are class names or empty, which means no class."""
     names = {*class_names, "", None}  # None: the name is too long for a cell
     return names.issuperset(_members_of(column).unique().to_pylist())
 

@@ -1,4 +1,4 @@
-"""Decodes a record to an image and features, and makes batches."""
+"""Decodes records into images and features, and makes batches."""
 
 import contextlib
 import importlib
@@ -30,15 +30,16 @@ class ExampleDecoder:
 
     Args:
         output: see `ImageDataset`.
-        one_hot: whether labels become float32 [classes].
-        boxes: format of the boxes; None: elements have no boxes.
-        target: the column to return instead of the labels; None: the labels.
-        transform: function that is called with each image, or with image and features if `boxes` is
-            set or there are masks or pairs.
+        one_hot: whether labels are returned as float32 [classes].
+        boxes: format of the boxes; None for elements without boxes.
+        target: the column to return instead of the labels; None to return the labels.
+        transform: function that is called with each image, or with the image and its features if
+            `boxes` is set or the dataset has masks or paired images.
 
     Attributes:
         columns: the features besides the image, by name.
-        channels: 1 after --color gray, else 3, as in `beam_tfr.reader.load`.
+        channels: 1 if the dataset was made with --color gray, otherwise 3, as in
+            `beam_tfr.reader.load`.
         image_size: (height, width) of all images in pixels, or None if sizes differ.
     """
 
@@ -80,8 +81,8 @@ class ExampleDecoder:
     def __call__(self, record: bytes) -> tuple[Any, dict[str, Any]]:
         """Decodes a record to (image, features).
 
-        The image is uint8 [height, width, channels], or its encoded bytes; the features are those
-        in `columns`.
+        The image is an array, uint8 [height, width, channels], or the encoded bytes. The features
+        are those in `columns`.
 
         Raises:
             ValueError: the record does not match the manifest.
@@ -119,7 +120,7 @@ class ExampleDecoder:
     def _decode_image(self, example: StoredExample, data: bytes) -> Pixels:
         """Decodes an image to pixels.
 
-        A raw image may have one channel even if others in the dataset have three.
+        A raw image may have one channel even if other images in the dataset have three.
         """
         if self._encoding == "raw":
             return _raw_pixels(data)
@@ -131,7 +132,8 @@ class ExampleDecoder:
     def filler(self) -> tuple[Any, dict[str, Any]]:
         """Returns the element that replaces a missing example.
 
-        The image is black (1x1 if sizes differ); the features are 0, empty bytes or empty lists.
+        Its image is black, with 1x1 pixels if image sizes differ; its features are 0, empty bytes
+        or empty lists.
         """
         if self._request.output == "encoded":
             image: Any = b""
@@ -140,10 +142,10 @@ class ExampleDecoder:
         return image, {name: column.filler() for name, column in self.columns.items()}
 
     def parts(self, image: Any, features: Any) -> dict[str, Any]:
-        """Returns the parts of an element after `transform`, by name, in order.
+        """Applies `transform` and returns the parts of an element, by name, in order.
 
         Raises:
-            UsageError: `transform` should return image and features, but does not.
+            UsageError: `transform` must return an image and features, but returned something else.
         """
         if self._transform is not None:
             image, features = self._transformed(self._transform, image, features)
@@ -161,7 +163,7 @@ class ExampleDecoder:
         if not is_pair or not isinstance(result[1], dict):
             raise UsageError(
                 "must return an image and a dict, because it is called with both if `boxes=` "
-                "is set or there are masks or pairs",
+                "is set or the dataset has masks or paired images",
                 option="transform",
                 value=type(result).__name__,
             )
@@ -222,10 +224,10 @@ def decode_image(data: bytes, form: str, channels: int, most_pixels: int = sys.m
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
         channels: 1 or 3.
-        most_pixels: the most pixels that an image in the dataset can have.
+        most_pixels: the maximum number of pixels of an image in the dataset.
 
     Raises:
-        ValueError: the image cannot be decoded, or has more pixels.
+        ValueError: the image cannot be decoded, or has more than `most_pixels` pixels.
     """
     check_pixels(count_pixels(data, form), most_pixels)
     if form == "jpeg":
@@ -253,7 +255,7 @@ def check_pixels(pixels: int, most_pixels: int) -> None:
 
 
 def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
-    """Decodes a PNG or WebP, twice as fast as Pillow does."""
+    """Decodes a PNG or WebP with OpenCV, which is twice as fast as Pillow."""
     color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:

@@ -1,4 +1,4 @@
-"""Finds groups of images that the layout of a dataset reads from paths."""
+"""Finds the largest group of images in a dataset with {group} in its layout."""
 
 import collections
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class LargestGroup(NamedTuple):
 
     Attributes:
         name: name of the group.
-        images: number of images in it.
+        images: number of images in the group.
     """
 
     name: str
@@ -24,7 +24,10 @@ class LargestGroup(NamedTuple):
 
     @classmethod
     def of(cls, groups: collections.Counter[str]) -> "LargestGroup | None":
-        """Returns the largest group, or the first by name of several; None if there are none."""
+        """Returns the largest group; None if there are no groups.
+
+        If several groups have the same size, returns the first by name.
+        """
         if not groups:
             return None
         name = min(groups, key=lambda group: (-groups[group], group))
@@ -34,8 +37,8 @@ class LargestGroup(NamedTuple):
 def find_largest_group(dataset: Manifest) -> LargestGroup | None:
     """Finds the largest group, using the layout of a dataset and the keys in its contents.
 
-    Returns None if the layout has no groups, the dataset has too many images, or contents are
-    damaged.
+    Returns None if the layout has no groups, the dataset has too many images, or the contents
+    cannot be read.
     """
     layout_option = str(dataset.options.get("layout", ""))
     if "{group}" not in layout_option or dataset.counts["written"] > _MOST_IMAGES:

@@ -46,7 +46,7 @@ def read_history(folder: str) -> list[dict[str, Any]]:
 
 
 def _read_end(folder: str) -> bytes:
-    """Reads the last whole lines of a history, at most `_MOST_BYTES`."""
+    """Reads the whole lines in the last `_MOST_BYTES` bytes of a history."""
     path = storage.join(folder, HISTORY_FILE)
     entry = storage.find(path)
     if entry is None or storage.is_link(path):  # a link would copy a foreign file into it
@@ -57,7 +57,7 @@ def _read_end(folder: str) -> bytes:
 
 
 def _parse_line(text: bytes) -> dict[str, Any]:
-    """Returns the fields of a line of the history; empty if the line is damaged."""
+    """Returns the fields of a line of the history, or an empty dict if the line is damaged."""
     try:
         fields = parse_json(text)
     except ValueError:
@@ -87,7 +87,7 @@ def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, updat
     Args:
         before: the dataset before the update.
         after: fields of the new manifest.
-        counts: counts of all records; `counts.before` has the copied ones.
+        counts: counts of all records; `counts.before` counts the copied records.
         update: how the dataset was updated.
     """
     now = datetime.datetime.now(datetime.UTC)
@@ -115,7 +115,7 @@ def _count_changes(before: Manifest, counts: Counts, earlier: Mapping[str, int])
 
     Args:
         before: the dataset before the update.
-        counts: counts of all records; `counts.before` has the copied ones.
+        counts: counts of all records; `counts.before` counts the copied records.
         earlier: number of changes in an earlier step, by kind.
     """
     stayed = sum(counts.before.values())

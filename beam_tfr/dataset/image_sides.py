@@ -1,4 +1,4 @@
-"""Reads the number of pixels of a record's image from its header.
+"""Determines the number of pixels of an image from its header.
 
 A dataset may come from a stranger, and an image of a few bytes may take gigabytes to decode.
 """
@@ -14,14 +14,14 @@ _WEBP_KIND = slice(12, 16)  # of the first chunk, which has the sides
 
 
 def count_pixels(data: bytes, form: str) -> int:
-    """Returns the number of pixels in an image's header; 0 if its decoder checks the number itself.
+    """Returns the number of pixels from an image's header, or 0 if the decoder checks the number.
 
     Args:
         data: the bytes of the image.
         form: one of `manifest.KEPT_FORMATS`.
 
     Raises:
-        ValueError: the image has a different format, although OpenCV might decode it.
+        ValueError: the image is in another format, even if OpenCV could decode that format.
     """
     if form == "jpeg":
         return _count_jpeg(data)
@@ -57,7 +57,7 @@ def _count_png(data: bytes) -> int:
 
 
 def _count_webp(data: bytes) -> int:
-    """Returns the number of pixels of a WebP (RFC 9649), from the sides in its first chunk."""
+    """Returns the number of pixels of a WebP (RFC 9649), from the sides in the first chunk."""
     is_riff = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
     match data[_WEBP_KIND] if is_riff else b"":
         case b"VP8X":

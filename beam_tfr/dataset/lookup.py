@@ -49,7 +49,7 @@ class _RecordRead(NamedTuple):
 class RecordLookup:
     """Random access to the records in some parts of a dataset, by number.
 
-    Several threads may share a lookup, and it can be pickled. It keeps no file open.
+    Several threads may share a lookup. A lookup can be pickled, and keeps no files open.
 
     Args:
         dataset: manifest of the dataset.
@@ -86,7 +86,7 @@ class RecordLookup:
         """Groups record numbers into stretches of consecutive records.
 
         Yields:
-            The part, the first row, and the number of records.
+            The part, first row and number of records of each stretch.
         """
         begin = 0
         while begin < len(numbers):
@@ -114,8 +114,8 @@ class RecordLookup:
         Makes as few requests as possible.
 
         Raises:
-            DataError: contents are missing, a file is damaged (the message names it), or another
-                dataset has replaced this one.
+            DataError: contents are missing, a file is damaged (the message names the file), or
+                another dataset has replaced this one.
             OSError: a file cannot be read.
         """
         rows: dict[ShardPart, list[tuple[int, int]]] = {}
@@ -137,10 +137,10 @@ class RecordLookup:
     def whole_key(self, number: int, key: str | None) -> str:
         """Returns the full key of a record from its key in the contents.
 
-        Contents leave out long keys, and escape bytes that are not UTF-8.
+        Contents omit long keys, and escape bytes that are not valid UTF-8.
 
         Raises:
-            DataError: the record has no key, or it cannot be read, as in `read_frames`.
+            DataError: the record has no key, or cannot be read; see `read_frames`.
         """
         if key is not None and _ESCAPED_BYTE not in key:
             return key
@@ -159,7 +159,7 @@ class RecordLookup:
         self._find_shard(self.parts[0])
 
     def read_contents(self, part: ShardPart, columns: Sequence[str] | None = None) -> Any:
-        """Reads the contents of a part's whole shard, like the function `read_contents`.
+        """Reads the contents of a part's whole shard; see the function `read_contents`.
 
         Raises:
             DataError: the contents are missing or damaged.
@@ -167,16 +167,16 @@ class RecordLookup:
         return read_contents(self.dataset, part.file_name, part.records, part.num_bytes, columns)
 
     def open_shard(self, part: ShardPart) -> Any:
-        """Accepts the contents of a part's whole shard.
+        """Reads and indexes the contents of a part's whole shard.
 
-        Its records can then be read without reading the contents again.
+        Records of the shard can then be read without reading the contents again.
         """
         table = self.read_contents(part)
         self._index_shard(part, table)
         return table
 
     def generation(self, part: ShardPart) -> int:
-        """Returns the generation of a part's file, which reads of its records require."""
+        """Returns the generation that the file of a part must have when its records are read."""
         return self._find_shard(part).generation
 
     def _map(self, function: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
@@ -192,7 +192,7 @@ class RecordLookup:
     def _plan_reads(
         self, rows_of_part: tuple[ShardPart, list[tuple[int, int]]]
     ) -> list[_RecordRead]:
-        """Groups records of a part, listed by row and slot, that one request can read."""
+        """Groups the records of a part, so that one request can read each group."""
         part, rows = rows_of_part
         shard = self._find_shard(part)
         reads = list[_RecordRead]()
@@ -230,7 +230,7 @@ class RecordLookup:
         return shard
 
     def _fetch(self, read: _RecordRead) -> bytes:
-        """Reads the bytes of a file from its first range to its last."""
+        """Reads the bytes of a shard from the first range to the last."""
         shard = read.shard
         begin = read.ranges[0].begin
         size = read.ranges[-1].end - begin
@@ -244,7 +244,7 @@ class RecordLookup:
 
 
 def _is_near(ranges: Sequence[ByteRange], following: ByteRange) -> bool:
-    """Whether one request can read a record along with those before it."""
+    """Whether one request can read a record together with the records before it."""
     if following.begin - ranges[-1].end > _MAX_GAP_BYTES:
         return False
     return following.end - ranges[0].begin <= _MAX_READ_BYTES
@@ -262,7 +262,7 @@ def read_contents(
     Args:
         dataset: manifest of the dataset.
         file: name of the shard's file.
-        num_records, num_bytes: numbers of the shard's records and bytes in the manifest.
+        num_records, num_bytes: the shard's numbers of records and bytes, from the manifest.
         columns: the columns to read; None for all.
 
     Raises:
@@ -321,7 +321,7 @@ def read_all_contents(
 ) -> Iterator[Any]:
     """Yields the contents of shards in order, as `read_contents` returns them.
 
-    Threads read the files of some shards ahead, and parse a few of them.
+    Threads read the files of many shards in advance, and parse a few at a time.
 
     Args:
         dataset: manifest of the dataset.
@@ -350,7 +350,7 @@ def read_all_contents(
 
 
 def missing_contents(dataset: Manifest, file: str) -> DataError:
-    """Builds the error for missing contents of a shard.
+    """Creates the exception for missing contents of a shard.
 
     Raises:
         DataError: another dataset has replaced this one.

@@ -1,8 +1,8 @@
 """Reads and checks manifest.json, which describes a complete dataset.
 
 Readers and `verify` start here: `read_manifest(folder)` returns a checked `Manifest` or raises an
-error that says what to do. `publish` writes the file. Its schema is `manifest.schema.json` next to
-this module; docs/dataset.md explains the fields.
+error that says what to do. `publish` writes manifest.json. Its schema is `manifest.schema.json`,
+next to this module; docs/dataset.md explains the fields.
 """
 
 import collections
@@ -72,7 +72,7 @@ REPAIR_OR_COPY = (
 class ShardEntry:
     """One file of a split, as listed in the manifest.
 
-    The fields are its name in the folder, the numbers of records and bytes, and its SHA-256.
+    The fields are the name of the file, its numbers of records and bytes, and its SHA-256.
     """
 
     file: str
@@ -85,7 +85,8 @@ class ShardEntry:
 class Split:
     """One split.
 
-    `class_counts` maps class names to numbers of records; empty without labels.
+    `class_counts` maps class names to numbers of records or boxes; it is empty if there are no
+    classes.
     """
 
     matched: int
@@ -101,13 +102,13 @@ class Split:
 
 
 class DigestLocation(NamedTuple):
-    """The place of the digest of manifest.json in the file itself.
+    """Where manifest.json holds its own digest.
 
-    Readers check it to notice that the manifest was replaced.
+    Readers check the digest there, to notice if the manifest was replaced.
 
     Attributes:
         path: path of the file.
-        before, after: number of bytes in the file before and after the digest.
+        before, after: numbers of bytes in the file before and after the digest.
     """
 
     path: str
@@ -120,20 +121,20 @@ class Manifest:
     """A complete dataset, as described by its manifest.json.
 
     Attributes:
-        folder: folder that the manifest was read from; not part of the file.
+        folder: folder that the manifest was read from; not stored in the file.
         name: prefix of the shard files.
         options: the options of `convert` that can change a record, a shard or a reject.
-        image_options: the image options among them that readers and `verify` use.
-        class_names: indexed by label id; empty without labels.
+        image_options: those options about images that readers and `verify` use.
+        class_names: names of the classes, indexed by label id; empty if there are no classes.
         features: name -> {"dtype": "bytes" | "int64" | "float", "shape": [...]} in one record;
             shape [] is a single value, [-1] is a list of any length.
         counts: {"matched": n, "written": n, "rejected": {reason: n}, "adjusted": {kind: n}}.
-        splits: name -> `Split`; `none` has the rejects that belong to no split.
-        statistics: channel mean and standard deviation (0 to 255) of the stored pixels before
-            encoding; sizes of the source images.
+        splits: name -> `Split`; the split `none` holds the rejects that belong to no split.
+        statistics: mean and standard deviation (0 to 255) of each channel of the stored pixels
+            before encoding; sizes of the source images.
         dataset_digest: equal for equal datasets, wherever and whenever they were made.
         digest_location: where the file holds its own digest.
-        fields: the whole parsed file.
+        fields: all fields of the file.
     """
 
     folder: str
@@ -162,7 +163,7 @@ class Manifest:
 
     @property
     def duplicates(self) -> Mapping[str, Any]:
-        """The result of `copies.summary`; empty if no copies were searched or found."""
+        """The result of `copies.summary`; empty unless copies were searched for and found."""
         summary: Mapping[str, Any] = self.fields.get("duplicates", {})
         return summary
 
@@ -173,7 +174,7 @@ class Manifest:
 
     @functools.cached_property
     def class_totals(self) -> collections.Counter[str]:
-        """Class -> its number of records, or of boxes, in all splits."""
+        """Class -> number of records, or of boxes, in all splits."""
         totals = collections.Counter[str]()
         for name in self.split_names:
             totals.update(self.splits[name].class_counts)
@@ -181,7 +182,7 @@ class Manifest:
 
     @property
     def split_names(self) -> list[str]:
-        """The sorted names of the splits, without the one for images that fit none."""
+        """The sorted names of the splits, except the split for images that belong to no split."""
         return sorted(self.splits.keys() - {NO_SPLIT})
 
     @functools.cached_property
@@ -197,7 +198,7 @@ class Manifest:
 
     @property
     def has_unusable_files(self) -> bool:
-        """Whether files were rejected as unusable, such as damaged archives."""
+        """Whether unusable files, such as damaged archives, were rejected."""
         return "unusable-file" in self.counts["rejected"]
 
     @property
@@ -256,7 +257,7 @@ def read_manifest(folder: str) -> Manifest:
 
 
 def find_manifest(folder: str) -> Manifest | None:
-    """Reads the manifest of a folder; returns None if there is none.
+    """Reads the manifest of a folder; returns None if the folder has no manifest.
 
     Raises the errors of `read_manifest`.
     """
@@ -266,7 +267,7 @@ def find_manifest(folder: str) -> Manifest | None:
 
 
 def _missing_manifest(folder: str) -> DataError:
-    """Builds the error for a folder without a manifest, which says what the folder holds."""
+    """Creates the exception for a folder without a manifest; it says what the folder holds."""
     incomplete = f"{folder} is not a complete dataset"
     missing = f"{incomplete}: {MANIFEST_FILE} is missing"
     try:
@@ -298,7 +299,7 @@ def _missing_manifest(folder: str) -> DataError:
 
 
 def _list_shown_folders(folder: str) -> list[str]:
-    """Lists the folders in a folder that are not hidden, as "name/"; empty if it does not exist."""
+    """Lists the visible subfolders of a folder, as "name/"; none if the folder does not exist."""
     if not storage.is_folder(folder):
         return []
     return [f"{name}/" for name in storage.list_folders(folder) if not name.startswith(".")]
@@ -307,7 +308,7 @@ def _list_shown_folders(folder: str) -> list[str]:
 def check_not_replaced(dataset: Manifest) -> None:
     """Checks that a dataset is still in its folder.
 
-    If it is, everything read so far belongs to it.
+    If it is, everything that was read from the folder so far belongs to this dataset.
 
     Raises:
         DataError: the dataset was replaced, is being replaced, or its manifest cannot be read.
@@ -335,7 +336,7 @@ def replaced_message(folder: str) -> str:
 def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
     """Checks that the files of splits exist and have the right sizes.
 
-    Lists the files without opening any.
+    Lists the files, but does not open them.
 
     Raises:
         DataError: a file is missing, has the wrong size, or is too small for its records.
@@ -358,12 +359,14 @@ def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:
 
 
 def wrong_size(path: str, size: int | None, expected: int) -> DataError:
-    """Builds the error for a file that is missing, or that differs in size from the manifest."""
+    """Creates the exception for a file that is missing, or has a different size in the manifest."""
     if size is None:
         return DataError(f"{path} is missing: {REPAIR_OR_COPY}")
     cure = REPAIR_OR_COPY
     if storage.is_gcs(path):
-        cure += "; if it was uploaded with -z or -Z, which compress it, upload it without them"
+        cure += (
+            "; if it was uploaded with -z or -Z, which compress files, upload it without -z or -Z"
+        )
     return DataError(f"{path} has {size} bytes instead of {expected}: {cure}")
 
 
@@ -399,7 +402,7 @@ def parse_manifest(data: bytes, folder: str) -> Manifest:
 
 
 def _parse_fields(data: bytes) -> dict[str, Any]:
-    """Parses JSON within limits of memory.
+    """Parses JSON in limited memory.
 
     Raises:
         ValueError: the JSON exceeds the limits, or is not an object with a version.
@@ -418,10 +421,10 @@ def _parse_fields(data: bytes) -> dict[str, Any]:
 
 
 def _check_version(path: str, version: object) -> None:
-    """Checks that this beam_tfr can read a version of the format.
+    """Checks that this version of beam_tfr can read a version of the format.
 
     Raises:
-        DataError: this beam_tfr cannot read the version.
+        DataError: the version of the format is not supported.
     """
     if version != FORMAT_VERSION:
         raise DataError(
@@ -433,9 +436,9 @@ def _check_version(path: str, version: object) -> None:
 
 @functools.cache
 def _compile_schema() -> Callable[..., object]:
-    """Compiles the schema to a function that checks a manifest.
+    """Compiles the schema into a function that checks a manifest.
 
-    The function raises a ValueError that names the wrong field.
+    The function raises a ValueError that names the invalid field.
     """
     path = pathlib.Path(__file__).with_name("manifest.schema.json")
     schema = json.loads(path.read_text())
@@ -446,12 +449,12 @@ def _compile_schema() -> Callable[..., object]:
 
 
 def _build_manifest(fields: dict[str, Any], location: DigestLocation, folder: str) -> Manifest:
-    """Makes a `Manifest` from fields that match the schema.
+    """Creates a `Manifest` from fields that match the schema.
 
     Raises:
-        ValueError: fields contradict each other; `verify` looks for contradictions that do not
+        ValueError: fields contradict each other; only `verify` finds contradictions that do not
             affect readers.
-        UsageError: this version of beam_tfr does not know an option.
+        UsageError: this version of beam_tfr does not support an option.
     """
     options = fields["options"]
     image_options = {name: options[name] for name in options.keys() & _READER_OPTIONS}
@@ -512,7 +515,7 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:
-    """Returns the digest of all other fields, to detect edits."""
+    """Returns the digest of all fields except `manifest_digest`, to detect edits."""
     covered = {**fields}
     covered.pop("manifest_digest", None)
     return json_digest(covered)

@@ -18,7 +18,7 @@ GLOBAL = "global"  # the value of `shuffle=` for a permutation of the whole spli
 
 
 def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> int:
-    """Checks and returns an argument that is a whole number.
+    """Checks that an argument is a whole number, and returns it as an int.
 
     Raises:
         UsageError: the value is not a whole number from `at_least` to 2^bits - 1.
@@ -30,7 +30,7 @@ def check_integer(name: str, value: Any, at_least: int, *, bits: int = 31) -> in
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str | None]) -> Any:
-    """Checks and returns an argument that is one of a few strings.
+    """Checks that an argument is one of a few strings, and returns it.
 
     Raises:
         UsageError: the value is not one of the allowed strings.
@@ -86,8 +86,6 @@ def _check_target(dataset: Manifest, output: str, target: Any, *, others: bool) 
     """Checks that `target=` names a column that can replace the labels.
 
     Args:
-        dataset, output: see `check_targets`.
-        target: the column.
         others: whether another argument changes the labels too.
     """
     fail = functools.partial(UsageError, option="target", value=quote(target))
@@ -127,10 +125,10 @@ def _check_boxes(dataset: Manifest, output: str, boxes: str, *, one_hot: bool) -
 
 
 def check_shuffle(shuffle: Any, seed: Any) -> int | None:
-    """Checks `shuffle=` and `seed=`; returns the seed of the shuffle, or None with shuffle=False.
+    """Checks `shuffle=` and `seed=`; returns the seed of the shuffle, or None if there is none.
 
     Raises:
-        UsageError: one of the two is wrong.
+        UsageError: an argument is wrong.
     """
     seed = check_integer("seed", seed, 0, bits=63)
     if not isinstance(shuffle, bool):
@@ -144,7 +142,7 @@ def check_shuffle(shuffle: Any, seed: Any) -> int | None:
 
 
 def check_global_shuffle(seed: Any, streams: Any) -> int:
-    """Checks and returns the seed that shuffles a whole split.
+    """Checks `seed=` and `streams=` for a shuffle of a whole split; returns the seed.
 
     Raises:
         UsageError: the seed is wrong, or `streams=` is also set.
@@ -164,7 +162,7 @@ def check_repeat(repeat: Any) -> int | None:
     """Returns the number of epochs that `repeat=` requests; None means forever.
 
     Raises:
-        UsageError: the value is neither True, False nor a whole number of at least 1.
+        UsageError: the value is not True, False or a whole number of at least 1.
     """
     if isinstance(repeat, bool):
         return None if repeat else 1
@@ -172,7 +170,7 @@ def check_repeat(repeat: Any) -> int | None:
 
 
 def check_folder(path: Any) -> str:
-    """Checks and returns the path of a dataset's folder, as a string.
+    """Checks the path of a dataset's folder, and returns it as a string.
 
     Raises:
         UsageError: the path is malformed.

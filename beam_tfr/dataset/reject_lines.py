@@ -27,7 +27,7 @@ def read_rejects(path: str) -> Iterator[Reject]:
 
 
 def _parse_reject(line: bytes) -> Reject | None:
-    """Parses a line of rejects.jsonl; None if it is damaged."""
+    """Parses a line of rejects.jsonl; returns None if the line is damaged."""
     with contextlib.suppress(ValueError):
         fields = parse_json(line)
         if isinstance(fields, dict) and isinstance(fields.get("key"), str):

@@ -31,7 +31,7 @@ Int64 = NDArray[np.int64]
 
 
 class ByteRange(NamedTuple):
-    """Bytes [begin, end) of a file, which hold the record of a row.
+    """Bytes [begin, end) of a file, which hold the record with the number `row`.
 
     `slot` is the record's place among the requested records.
     """
@@ -102,7 +102,7 @@ class ShardIndex(abc.ABC):
 
     @abc.abstractmethod
     def _cut_ranges(self, ranges: Sequence[ByteRange], data: memoryview) -> Iterator[bytes]:
-        """Yields the frames of some records, not yet checked."""
+        """Yields the frames of some records without checking them."""
 
 
 class PlainShard(ShardIndex):
@@ -147,7 +147,7 @@ class CompressedShard(ShardIndex):
     """A shard of compressed GZIP.
 
     Attributes:
-        restarts: the place in the file where inflating starts for each record: int64 [records].
+        restarts: for each record, the place in the file where inflating starts: int64 [records].
     """
 
     restarts: Int64
@@ -180,7 +180,7 @@ class CompressedShard(ShardIndex):
         """Inflates the records after a restart point.
 
         Returns:
-            Where these records begin in the uncompressed data, and their bytes.
+            The position of these records in the uncompressed data, and their bytes.
 
         Raises:
             RecordError: the records are damaged.
@@ -203,11 +203,11 @@ class CompressedShard(ShardIndex):
 def index_shard(
     table: Any, *, path: str, generation: int, num_bytes: int, gzip_level: int | None
 ) -> ShardIndex:
-    """Makes the index of a shard from its contents, which are untrusted.
+    """Creates the index of a shard from its contents, which are untrusted.
 
     Args:
         table: the `INDEX_COLUMNS` of the contents.
-        path, generation, num_bytes: path, generation and size of the file.
+        path, generation, num_bytes: path, generation and size of the shard's file.
         gzip_level: compression level of the dataset's shards.
 
     Raises:

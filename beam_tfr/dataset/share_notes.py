@@ -1,4 +1,4 @@
-"""Describes classes that `stratify=` could not divide by the shares of the splits."""
+"""Describes classes that `stratify=` could not divide according to the shares of the splits."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ _MOST_NAMES = 10
 
 
 class _ClassShares(NamedTuple):
-    """The number of images of a class in each split, or of all images if there are no classes.
+    """The numbers of images of a class, or of all images if there are no classes, in each split.
 
     Attributes:
-        name: name of the class; empty for all images.
+        name: name of the class; an empty string for all images.
         numbers: split -> number of images.
-        ideals: split -> number of images that its share asks for, perhaps with a fraction.
+        ideals: split -> number of images according to the share of the split; may be a fraction.
     """
 
     name: str
@@ -30,7 +30,7 @@ class _ClassShares(NamedTuple):
 
     @classmethod
     def divide(cls, name: str, sizes: Mapping[str, int], shares: Mapping[str, Fraction]) -> Self:
-        """Returns the images in each split that has a share; `sizes` may lack empty splits."""
+        """Counts the images in each split that has a share; `sizes` may omit empty splits."""
         numbers = {split: sizes.get(split, 0) for split in shares}
         images = sum(numbers.values())
         total = sum(shares.values(), Fraction(0))
@@ -52,14 +52,14 @@ class _ClassShares(NamedTuple):
         return min(self.ideals, key=lambda split: self.ideals[split])
 
     def gap(self, split: str) -> Fraction:
-        """Returns by how many images a split exceeds or misses its share."""
+        """Returns by how many images a split differs from its share."""
         return abs(self.numbers[split] - self.ideals[split])
 
     @property
     def is_off(self) -> bool:
         """Whether a split differs from its share by more than one image.
 
-        A split whose share is less than an image still gets one.
+        A split whose share is less than one image still gets an image.
         """
         small_shares = [ideal for ideal in self.ideals.values() if ideal < 1]
         return self.gap(self.worst_split) > 1 + len(small_shares)
@@ -79,7 +79,7 @@ def describe_dataset_shares(dataset: Manifest) -> Iterator[str]:
 
 
 def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
-    """Yields reasons, other than options, why classes in a dataset may differ from their shares."""
+    """Yields reasons, apart from options, why classes in a dataset may differ from their shares."""
     if dataset.counts["rejected"].keys() - {"duplicate"}:
         yield "rejected images are missing"
     if _was_updated(dataset):
@@ -87,7 +87,7 @@ def _list_other_reasons(dataset: Manifest) -> Iterator[str]:
 
 
 def _was_updated(dataset: Manifest) -> bool:
-    """Whether a dataset was updated, or lost images, since all images were last divided."""
+    """Whether images were added or removed since all images were last divided among the splits."""
     updates = read_history(dataset.folder)
     return bool(updates) and not updates[-1].get("resplit")
 
@@ -101,7 +101,7 @@ def describe_shares(
     find_largest: Callable[[], LargestGroup | None],
     other_reasons: Iterable[str] = (),
 ) -> Iterator[str]:
-    """Yields sentences about classes that are not divided by the shares of the splits.
+    """Yields sentences about classes that are not divided according to the shares of the splits.
 
     If there are no classes, the sentences are about all images.
 
@@ -110,8 +110,8 @@ def describe_shares(
         class_names: names of all classes.
         options: options of the dataset or plan.
         sizes: split -> number of images.
-        find_largest: finds the largest group of images; returns None if it is not known.
-        other_reasons: why classes may differ from their shares, besides options.
+        find_largest: finds the largest group of images; returns None if the group is not known.
+        other_reasons: reasons, apart from options, why classes may differ from their shares.
     """
     shares = shares_of(options)
     if not options.get("stratify") or not shares:
@@ -142,7 +142,7 @@ def _list_reasons(
     find_largest: Callable[[], LargestGroup | None],
     whole: _ClassShares,
 ) -> Iterator[str]:
-    """Yields reasons in the options why classes may differ from their shares.
+    """Yields the reasons, based on the options, why classes may differ from their shares.
 
     Args:
         whole: the shares of all images.
@@ -159,8 +159,8 @@ def _describe_few(classes: Sequence[_ClassShares], splits: int) -> str:
     """Describes classes that have fewer images than there are splits."""
     names = join_texts([printable(entry.name) for entry in classes], most=_MOST_NAMES)
     return (
-        f"some classes have fewer images than there are splits ({splits}), so some splits have "
-        f"none of them: {names}; add images, or use fewer splits"
+        f"some classes have fewer images than there are splits ({splits}), so some splits lack "
+        f"these classes: {names}; add images, or use fewer splits"
     )
 
 
@@ -184,7 +184,7 @@ def _describe_gaps(classes: Sequence[_ClassShares], reasons: Sequence[str]) -> s
 
 
 def _describe_groups(largest: LargestGroup | None, whole: _ClassShares) -> str:
-    """Explains that groups stay together; `whole` has the shares of all images."""
+    """Explains that groups stay together; `whole` holds the shares of all images."""
     if largest is None:
         return "groups stay together, and `beam-tfr plan` names the largest"
     images = counted(largest.images, "image")

@@ -48,7 +48,7 @@ class SourceHashes(NamedTuple):
     Attributes:
         split: name of the split.
         hashes: the first `HASH_BYTES` of the SHA-256 of each source, concatenated.
-        labels: the class id of each record, as `encode_label` returns it; empty if unknown.
+        labels: the class ids of the records, from `encode_label`; empty if they are unknown.
     """
 
     split: str
@@ -57,13 +57,13 @@ class SourceHashes(NamedTuple):
 
 
 def encode_label(labels: Sequence[int]) -> bytes:
-    """Returns the class id of a record from its labels; -1 unless there is exactly one label."""
+    """Encodes the label of a record as bytes; encodes -1 unless there is exactly one label."""
     label = labels[0] if len(labels) == 1 else -1
     return label.to_bytes(_LABEL.itemsize, "little", signed=True)
 
 
 class RecordPlace(NamedTuple):
-    """The place of a record: the index of its `SourceHashes`, and its number there."""
+    """The place of a record: the index of its `SourceHashes`, and the index of its hash in them."""
 
     part: int
     record: int
@@ -74,8 +74,8 @@ class Overlap(NamedTuple):
 
     Attributes:
         splits: the splits, in their usual order.
-        number: number of different sources that both splits have.
-        first: a record in each split, both with the same source.
+        number: number of different sources that are in both splits.
+        first: a record from each split; both records have the same source.
     """
 
     splits: tuple[str, str]
@@ -96,7 +96,7 @@ class Contradiction(NamedTuple):
 
 
 class _SplitHashes:
-    """The hashes of all sources in a split; 16 bytes of memory for each.
+    """The hashes of all sources in a split; each takes 16 bytes of memory.
 
     Attributes:
         different: the different hashes, sorted.
@@ -113,7 +113,7 @@ class _SplitHashes:
         self.different: UInt64 = ordered[follows_other]
 
     def find_shared(self, other: "_SplitHashes") -> UInt64:
-        """Returns the hashes that another split has too, sorted."""
+        """Returns the hashes that are also in another split, sorted."""
         if len(other.different) > len(self.different):
             return other.find_shared(self)
         indices = np.searchsorted(self.different, other.different)
@@ -122,15 +122,15 @@ class _SplitHashes:
         return shared
 
     def find_first(self, source: np.uint64) -> RecordPlace:
-        """Returns the first record of a source, found by its hash."""
+        """Returns the place of the first record whose source has this hash."""
         place = _find_place(self._ends, int(np.argmax(self._hashes == source)))
         return place._replace(part=self._numbers[place.part])
 
 
 def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
-    """Finds the sources that two splits share, for each pair of splits that shares any.
+    """Finds the sources that two splits share, for each pair of splits with shared sources.
 
-    The pair that shares the most comes first.
+    The pair that shares the most sources comes first.
     """
     parts_of = collections.defaultdict[str, list[tuple[int, SourceHashes]]](list)
     for number, part in enumerate(parts):
@@ -148,9 +148,9 @@ def find_overlaps(parts: Sequence[SourceHashes]) -> list[Overlap]:
 
 
 def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
-    """Finds sources whose records have different classes; None if there are none.
+    """Finds sources whose records have different classes; returns None if there are none.
 
-    Only records with exactly one class count.
+    Ignores records with no class or several classes.
     """
     hashes = np.frombuffer(b"".join(part.hashes for part in parts), np.uint64)
     labels = np.frombuffer(b"".join(part.labels for part in parts), _LABEL)
@@ -170,7 +170,7 @@ def find_contradiction(parts: Sequence[SourceHashes]) -> Contradiction | None:
 
 
 def _find_place(ends: npt.NDArray[np.int_], index: int) -> RecordPlace:
-    """Returns the place of a record; `ends` has the running total of records after each part."""
+    """Returns the place of a record; `ends` holds the running total of records after each part."""
     part = int(np.searchsorted(ends, index, side="right"))
     begin = int(ends[part - 1]) if part else 0
     return RecordPlace(part, int(index) - begin)
@@ -205,7 +205,7 @@ def describe_overlap(overlap: Overlap, keys: Sequence[str], noun: str = "image")
     """Describes sources that two splits share.
 
     Args:
-        overlap: the sources.
+        overlap: the shared sources.
         keys: the keys of two records with the same source, one from each split.
         noun: what a record holds, such as "image".
     """
@@ -238,7 +238,7 @@ def describe_overlaps(
 
 
 def _read_key(dataset: Manifest, shard: ShardEntry, record: int) -> str:
-    """Reads the key of a record; names its shard and number instead if the key cannot be read."""
+    """Reads the key of a record; if this fails, returns the number of the record in its shard."""
     with contextlib.suppress(BeamTfrError, OSError):
         table = read_shard_contents(dataset, shard, ["key"])
         lookup = RecordLookup(dataset, [ShardPart.whole(dataset.folder, shard)])
@@ -251,7 +251,7 @@ def describe_classes(
 ) -> Iterator[str]:
     """Yields sentences about classes that a split lacks, or that have at most one image.
 
-    Also yields sentences about names of classes or splits that may mean the same.
+    Also yields sentences about classes or splits whose different names may mean the same thing.
 
     Args:
         splits: name -> `Split` of a dataset, or `SplitPlan` of a plan.
@@ -298,13 +298,13 @@ def _describe_alike(noun: str, names: Iterable[str]) -> Iterator[str]:
     if alike:
         listed = [" and ".join(_spell_apart(group)) for group in alike]
         yield (
-            f"{noun} differ only in case, in marks between words or of copies, in leading zeros or "
-            f"in invisible characters: {join_texts(listed, most=_MOST_NAMES)}"
+            f"{noun} differ only in case, marks between words, marks of copies, leading zeros or "
+            f"invisible characters: {join_texts(listed, most=_MOST_NAMES)}"
         )
 
 
 def _fold(name: str) -> str:
-    """Removes from a name what is easily overlooked: case, marks, leading zeros and the like."""
+    """Removes easily overlooked details from a name, such as case, hyphens and leading zeros."""
     seen = _as_seen(name)
     copy = _COPY.fullmatch(seen)
     folded = _BETWEEN_WORDS.sub("", copy[1] if copy else seen).casefold()
@@ -317,7 +317,7 @@ def _as_seen(name: str) -> str:
 
 
 def _spell_apart(names: Sequence[str]) -> list[str]:
-    """Returns names for a message; their characters are escaped if some look alike."""
+    """Formats names for a message; escapes their characters if some of the names look alike."""
     shown = [*map(printable, names)]
     if len({*map(_as_seen, shown)}) == len(names):
         return shown
@@ -352,7 +352,7 @@ def _describe_missing(
 
 
 def _name_classes(names: Sequence[str]) -> str:
-    """Makes the subject of a sentence about some classes: "classes a, b, c, and 7 more have"."""
+    """Returns the beginning of a sentence about classes: "classes a, b, c, and 7 more have"."""
     if len(names) == 1:
         return f"class {printable(names[0])} has"
     listed = join_texts([*map(printable, names)], most=_MOST_NAMES, separator=", ")

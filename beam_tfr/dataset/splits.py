@@ -1,4 +1,4 @@
-"""Resolves `split=` to runs of records in shards: "train", "all", "all-fold4", "train[:80%]"."""
+"""Finds the records in shards that a value of `split=`, such as "train[:80%]", selects."""
 
 import itertools
 import math
@@ -15,8 +15,8 @@ from beam_tfr.schema.untrusted import quote
 
 _BOUND = re.compile(r"-?[0-9]+|-?[0-9]+(\.[0-9]+)?%")
 _HELP = (
-    'write a name, several ("train+validation"), "all", all but some ("all-fold4"), or a slice '
-    '("train[:80%]", "all[1000:]")'
+    'specify one split ("train"), several splits ("train+validation"), all splits ("all"), all '
+    'except some ("all-fold4"), or a slice ("train[:80%]", "all[1000:]")'
 )
 _ALL = "all"  # stands for all splits, unless a split has this name
 
@@ -49,7 +49,7 @@ class ExampleSelection(NamedTuple):
 
     Attributes:
         splits: the splits that the examples come from.
-        parts: the parts of shards, in the order of the names in `split=`; none is empty.
+        parts: the parts of shards, in the order of the names in `split=`; no part is empty.
     """
 
     splits: tuple[Split, ...]
@@ -127,7 +127,7 @@ def _find_names(dataset: Manifest, term: str) -> list[str]:
 
 
 def _all_but(dataset: Manifest, left_out: Sequence[str]) -> list[str]:
-    """Returns the splits that have records, except those left out.
+    """Returns the splits that have records, except those in `left_out`.
 
     Raises:
         ValueError: a split to leave out does not exist, or no split is left.
@@ -170,7 +170,7 @@ def _parse_slice(dataset: Manifest, term: str) -> list[_Slice]:
 
 
 def _slice_splits(dataset: Manifest, names: Sequence[str], begin: int, end: int) -> list[_Slice]:
-    """Returns the slices of consecutive splits that hold their examples [begin, end)."""
+    """Returns the slices that hold the examples [begin, end) of consecutive splits."""
     slices = list[_Slice]()
     first = 0
     for name in names:
@@ -215,7 +215,7 @@ def _check_overlaps(slices: list[_Slice]) -> None:
         begin = max(first.begin, second.begin)
         end = min(first.end, second.end)
         if first.split == second.split and begin < end:
-            raise ValueError(f"has examples {begin} to {end - 1} of {first.split} twice")
+            raise ValueError(f"selects examples {begin} to {end - 1} of {first.split} twice")
 
 
 def _cut_shards(folder: str, split: Split, begin: int, end: int) -> list[ShardPart]:

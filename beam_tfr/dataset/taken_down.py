@@ -1,7 +1,7 @@
-"""Keeps hashes of images that were taken down, in removed.txt, so that they do not come back.
+"""Reads and writes removed.txt: hashes of images that were taken down and must not come back.
 
-Each line is `key` or `source`, and the SHA-256 of a key or of a source file. Conversions into the
-folder, and updates, leave out such keys and reject such files as `taken-down`.
+Each line consists of `key` or `source` and the SHA-256 of a key or source file. Updates, and
+conversions into the folder, leave out such keys and reject such files as `taken-down`.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def read_removed(folder: str) -> Removed:
 
 
 def _read_lines(path: str) -> list[str]:
-    """Returns the lines of a file; none if there is no such file.
+    """Returns the lines of a file, or an empty list if the file does not exist.
 
     Raises:
         DataError: the file is too long.

@@ -1,4 +1,4 @@
-"""Formats the counts of a dataset by split and class as table rows."""
+"""Formats the counts of a dataset, by split and class, as rows of a table."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ _TITLES = {  # field of a split -> title of its row
 def count_rows(
     splits: Mapping[str, Any], classes: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields a title and the cells of each row in a table of splits and classes.
+    """Yields the title and cells of each row in a table of splits and classes.
 
-    Rows with the splits and their numbers come first, then a row for each class.
+    The rows with the names and numbers of the splits come first, then a row for each class.
 
     Args:
-        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has some of the
+        splits: name -> `Split` of a dataset, or `SplitPlan` of a plan, which has only some of the
             numbers.
         classes: names of the classes.
     """
@@ -70,7 +70,7 @@ def class_count_rows(
 
 
 def format_count_table(splits: Mapping[str, Any], classes: Sequence[str]) -> Iterator[str]:
-    """Formats the rows as lines for a terminal, as narrow as possible."""
+    """Formats the table for a terminal, as narrow as possible; yields its lines."""
     rows = [[f"{title:.24}", *cells] for title, cells in count_rows(splits, classes)]
     columns = itertools.zip_longest(*rows, fillvalue="")
     title_width, *widths = (max(map(len, column)) for column in columns)

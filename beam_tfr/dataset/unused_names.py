@@ -47,7 +47,7 @@ def describe_unused_allowances(
 
 
 def _suggest_name(name: str, present: Collection[str]) -> str:
-    """Returns a hint at a similar existing name; empty if there is none, or names are too long."""
+    """Returns a hint at a similar existing name, or an empty string if none was found."""
     if len(name) > _MOST_LETTERS:
         return ""
     others = [other for other in sorted(present) if len(other) <= _MOST_LETTERS]

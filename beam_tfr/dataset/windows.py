@@ -1,4 +1,4 @@
-"""Chooses how many records readers shuffle together, by the memory that they take."""
+"""Chooses how many records readers shuffle together, based on the memory that the records take."""
 
 import contextlib
 import logging
@@ -22,11 +22,11 @@ _logger = logging.getLogger(__name__)
 
 
 def choose_window(dataset: Manifest, parts: Iterable[ShardPart], streams: int) -> int:
-    """Returns how many records of a stream are shuffled together: `WINDOW`, or fewer if large.
+    """Returns how many records of a stream are shuffled together: `WINDOW`, or fewer large records.
 
     Args:
         dataset: the dataset.
-        parts: the selected parts of its shards; not empty.
+        parts: the selected parts of the dataset's shards, at least one.
         streams: number of streams.
     """
     heaviest = sorted(parts, key=_record_bytes, reverse=True)
@@ -50,7 +50,7 @@ def _record_bytes(part: ShardPart) -> float:
 
 
 def _most_bytes(parts: Iterable[ShardPart], records: int) -> float:
-    """Returns how many bytes some records take in files if they are from the first parts."""
+    """Returns how many bytes in files a number of records takes, from the first part on."""
     num_bytes = 0.0
     for part in parts:
         taken = min(records, part.take)
@@ -62,7 +62,7 @@ def _most_bytes(parts: Iterable[ShardPart], records: int) -> float:
 
 
 def _inflation(dataset: Manifest, part: ShardPart) -> float:
-    """Returns how many times as large the records of a part are in memory as in the file."""
+    """Returns the ratio of the size of a part's records in memory to their size in the file."""
     if not dataset.gzip_level:  # neither gzip nor stored blocks shrink records
         return 1.0
     begin = max(0, part.num_bytes - _LENGTH.size)

@@ -1,6 +1,6 @@
-"""Makes the files next to a manifest that are for other programs.
+"""Creates the files next to a manifest that describe the dataset to other programs.
 
-The files describe the dataset to these programs, or let them open it.
+Some programs can use these files to open the dataset.
 
     schema.pbtxt         the features, for tensorflow-metadata: TFDV, TFX, TensorFlow Transform
     croissant.json       shards with checksums, splits, labels, and the rows of the contents
@@ -24,7 +24,7 @@ from beam_tfr.schema.dataset import CARD_FILE, CROISSANT_FILE, SCHEMA_FILE, TFDS
 
 
 def metadata_files(dataset: Manifest) -> dict[str, bytes]:
-    """Makes the files for other programs from a manifest; returns name -> content."""
+    """Creates the files for other programs from a manifest; returns name -> content."""
     files = {
         SCHEMA_FILE: schema_text(dataset).encode(),
         CROISSANT_FILE: _to_json(croissant_metadata(dataset)),

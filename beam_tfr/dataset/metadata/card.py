@@ -30,7 +30,7 @@ def is_own_card(data: bytes) -> bool:
     """Whether beam-tfr wrote a README.md, and no user has taken it over.
 
     Args:
-        data: its content, or at least its first `MAX_CARD_BYTES` + 1 bytes.
+        data: the content of the file, or at least its first `MAX_CARD_BYTES` + 1 bytes.
     """
     return len(data) <= MAX_CARD_BYTES and _MARK in data
 
@@ -73,7 +73,7 @@ def _license_lines(license_text: str) -> str:
 
 
 def _given_paragraphs(dataset: Manifest) -> str:
-    """Returns the user's texts about the dataset, a paragraph for each option."""
+    """Returns the user's texts about the dataset, with a paragraph for each option."""
     paragraphs = []
     for option, text in given_texts(dataset).items():
         title = option.capitalize()

@@ -41,7 +41,7 @@ def croissant_metadata(dataset: Manifest) -> dict[str, Any]:
 
 
 def _texts(dataset: Manifest) -> dict[str, str]:
-    """Returns the user's texts about the dataset, by their names in Croissant."""
+    """Returns the user's texts about the dataset, by the names of their properties in Croissant."""
     texts = given_texts(dataset)
     license_text = texts.get("license", "")
     if LICENSE_ID.fullmatch(license_text):  # where the Hub links to
@@ -104,14 +104,7 @@ def _contents_fields(dataset: Manifest) -> list[dict[str, Any]]:
 def _inline_record_set(
     name: str, kind: str, fields: Mapping[str, str], rows: Iterable[tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """Returns a record set that holds its data.
-
-    Args:
-        name: name of the record set.
-        kind: its type.
-        fields: name -> type of its fields; the first is its key.
-        rows: the values of the fields.
-    """
+    """Returns a record set that contains its data; the first of the fields is the key."""
     nodes = [_field(name, field, field_type) for field, field_type in fields.items()]
     keys = [node["@id"] for node in nodes]
     data = [dict(zip(keys, row, strict=True)) for row in rows]

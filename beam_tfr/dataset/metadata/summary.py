@@ -38,5 +38,5 @@ def given_texts(dataset: Manifest) -> dict[str, str]:
 
 
 def quote(text: str) -> str:
-    """Returns a string in quotes that are valid in JSON, YAML and protobuf's text format."""
+    """Quotes a string so that it is valid in JSON, YAML and protobuf's text format."""
     return json.dumps(text, ensure_ascii=False)

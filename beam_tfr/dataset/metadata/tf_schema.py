@@ -28,7 +28,7 @@ def _feature_text(dataset: Manifest, name: str, spec: FeatureSpec) -> str:
 
 
 def _domain(dataset: Manifest, name: str) -> list[str]:
-    """Returns the line that states the possible values of a feature; empty if they are unknown."""
+    """Returns the line with the possible values of a feature; no line if they are unknown."""
     lowest = 0
     texts = [*dataset.class_names]
     if dataset.options.get("label_column"):  # records without a class have the label -1, no text

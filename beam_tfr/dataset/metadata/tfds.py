@@ -50,7 +50,7 @@ def tfds_features(dataset: Manifest) -> dict[str, Any]:
 
 
 def _feature(dataset: Manifest, name: str, dtype: str) -> dict[str, Any]:
-    """Describes a feature, or the elements of its lists."""
+    """Describes a feature, or the elements of a feature that holds lists."""
     options = dataset.image_options
     if name == ENCODED and options.encoding != "webp":  # which TensorFlow decodes to another rank
         height, width = options.stored_size or (-1, -1)
