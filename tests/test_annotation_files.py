@@ -67,15 +67,15 @@ FILES = {
     "export.ndjson": ('{"data_row": {"external_id": "a.jpg"}}', "export.ndjson"),
     "fiftyone.json": (
         '{"classes": ["cat"], "labels": {"a": 0}}',
-        "fiftyone.json, or explains how to",
+        "fiftyone.json, or explains how to convert it",
     ),
     "datumaro.json": (
         '{"info": {}, "categories": {}, "items": [{"id": "a", "annotations": []}]}',
-        "datumaro.json, or explains how to",
+        "datumaro.json, or explains how to convert it",
     ),
     "v2_mscoco_train2014_annotations.json": (
         '{"info": {}, "data_subtype": "train2014", "annotations": [{"image_id": 9}]}',
-        "v2_mscoco_train2014_annotations.json, or explains how to",
+        "v2_mscoco_train2014_annotations.json, or explains how to convert it",
     ),
     "samples.json": ('{"samples": [{"filepath": "data/a.jpg"}]}', "samples.json"),
     "labels/bdd.json": ('[{"name": "a.jpg", "labels": []}]', "bdd.json"),
@@ -134,7 +134,7 @@ BESIDE = {
         "train2017",
         "annotations/x.json",
         COCO,
-        "`table=` reads {0}/annotations/x.json, or explains how to",
+        "`table=` reads {0}/annotations/x.json, or explains how to convert it",
     ),
     "CSV": (
         "train",
@@ -309,7 +309,7 @@ def test_labels_and_masks_are_told_where_folders_of_splits_stop_the_run(tmp_path
     for caught in (early, planned):
         message = str(caught.value)
         assert "layout='{split}/*'" in message
-        assert "val/2.json, or explains how to" in message
+        assert "val/2.json, or explains how to convert it" in message
         assert "pair=mask='{path}_mask.png'" in message
 
 

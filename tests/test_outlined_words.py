@@ -31,7 +31,7 @@ def test_words_are_told_with_the_line_that_writes_a_table(
     first = tmp_path / f"data/box/{prefix}001{extension}"
     plan = beam_tfr.plan(input=str(tmp_path / "data"), layout="*/*", progress=False)
     (line,) = [line for line in plan.warnings if "jq -nRc" in line]
-    with pytest.raises(UsageError, match="has no header, but the corners") as error:
+    with pytest.raises(UsageError, match="has the corners") as error:
         open_input(table=str(first))
     for message in (line, str(error.value)):
         command = message[message.index("jq -nRc") :].partition(" writes ")[0]

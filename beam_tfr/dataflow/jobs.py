@@ -264,7 +264,7 @@ def read_job_state(options: PipelineOptions | None, job_id: str) -> str:
 
 
 def worker_job_id(options: PipelineOptions | None) -> str:
-    """Returns the id of the job that this worker process belongs to; empty in other processes."""
+    """Returns the id of the job that this worker process belongs to, or "" in other processes."""
     if options is None:
         return ""
     runner = options.view_as(beams.StandardOptions).runner or ""

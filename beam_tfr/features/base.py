@@ -2,9 +2,9 @@
 
 A feature is a column of a table, a label, or a companion image, such as a mask. Its kind is a class
 that defines how such a feature is declared, how a cell becomes a value, which features of a record
-hold the values, how these follow the pixels of their image, what is counted in them, how readers
-return them, and how they are checked and exported. No code outside this package asks which kind a
-feature has.
+hold the values, how the values follow the pixels of their image, what is counted in them, how
+readers return them, and how they are checked and exported. No code outside this package asks which
+kind a feature has.
 
 TensorFlow and PyArrow are imported by the methods that need them.
 """
@@ -89,7 +89,7 @@ class PixelMap(Protocol):
         """
 
     def map_part(self, part: PixelPart) -> PixelPart:
-        """Maps a part of `source_size` pixels to the record, as `map_pixels` maps rotated ones."""
+        """Maps a part of the upright source to the record, like rotated pixels in `map_pixels`."""
 
     def hold_memory(self, num_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Waits until this many bytes may be used for decoding, and reserves them."""
@@ -129,7 +129,7 @@ class FeatureKind(abc.ABC):
         name: name of its column, or another name for the feature.
         follows_pixels: whether its values depend on where the record shows the pixels of the
             source.
-        marks_places: whether its values mark places in an image, which a crop cuts off.
+        marks_places: whether its values mark places in an image, which a crop may cut off.
         is_counted: whether there are statistics of its values.
         export_order: the rank of its values in an exported record.
     """
@@ -157,7 +157,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def taken_names(self) -> set[str]:
-        """The names of its features in records, and other names that readers and records use."""
+        """The names of its features in records, and others that readers and records use for it."""
         return {*self.specs}
 
     @property
@@ -199,7 +199,7 @@ class FeatureKind(abc.ABC):
 
         Args:
             stored: the record.
-            source: its reference; None if it has none.
+            source: the reference of the record, or None if there is none.
         """
         return Counts()
 
@@ -213,7 +213,7 @@ class FeatureKind(abc.ABC):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The features that readers do not return when they decode this one."""
+        """The features that readers do not return when they decode this feature."""
         return (*self.specs,)
 
     def elements(self, request: Request) -> dict[str, ElementSpec]:
@@ -249,8 +249,7 @@ class FeatureKind(abc.ABC):
         """Computes what readers return, by key, instead of the tensors of `collect_tensors`.
 
         Args:
-            tensors: tensors of all features, without boxes that are not visible and the values of
-                such boxes.
+            tensors: tensors of all features, without invisible boxes and the values of such boxes.
             reading: what is known about the batch.
         """
         return {}
@@ -403,7 +402,7 @@ class ColumnKind(FeatureKind):
 
     @abc.abstractmethod
     def parse(self, cell: Any) -> list[Any]:
-        """Parses the values in a cell: one, or those of a list.
+        """Parses the value in a cell, or the values of a list.
 
         Raises:
             ValueError: the cell does not match the declaration.
@@ -414,7 +413,7 @@ class ColumnKind(FeatureKind):
         """Returns the features of a reference that hold the values of a cell."""
 
     def as_column(self) -> "ColumnKind | None":
-        """Returns the column for this feature when a dataset is read as a table; may be None."""
+        """Returns the column for this feature when a dataset is read as a table, or None."""
         return self
 
     def to_cell(self, stored: Stored) -> Any:

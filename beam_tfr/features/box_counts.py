@@ -22,8 +22,8 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
     Args:
         stored: the record.
-        source: its reference, which also has the dropped boxes; None for a record without a
-            reference.
+        source: the reference of the record, which also has the dropped boxes, or None if there is
+            none.
     """
     pixels = sum(stored.get(HEIGHT, ())) * sum(stored.get(WIDTH, ()))
     sides = [stored.get(side, ()) for side in SIDES]  # a user's step may have removed them

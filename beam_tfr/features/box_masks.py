@@ -42,7 +42,7 @@ class BoxMasks:
         """Returns the mask of a box, uint8 [height, width] of 0 and 1, or the masks of a slice.
 
         Raises:
-            ValueError: the mask does not decode.
+            ValueError: the mask cannot be decoded.
         """
         if isinstance(index, slice):
             return BoxMasks(self._pngs[index], self._size)
@@ -50,10 +50,10 @@ class BoxMasks:
 
 
 def read_masks(pngs: Sequence[bytes], size: tuple[int, int]) -> NDArray[np.uint8] | BoxMasks:
-    """Reads the masks of an image: uint8 [masks, height, width], or `BoxMasks` if too large.
+    """Reads the masks of an image: uint8 [masks, height, width], or `BoxMasks` for large masks.
 
     Raises:
-        ValueError: a mask does not decode.
+        ValueError: a mask cannot be decoded.
     """
     masks = BoxMasks(pngs, size)
     height, width = size

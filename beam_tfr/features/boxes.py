@@ -111,7 +111,7 @@ class ObjectBox(RowBox):
 
 
 def name_box(box: Any, number: int) -> str:
-    """Returns a name for a box in a row for messages, given the number of the box, from 1."""
+    """Returns what messages call a box in a row, given the number of the box, from 1."""
     if isinstance(box, AnnotatedBox):
         return f"{box.noun} {box.annotation!r:.60}"
     return f"box {number}"
@@ -265,7 +265,7 @@ class Boxes(ColumnKind):
     # Records
 
     def place_boxes(self, values: Values, pixels: PixelMap, policy: BoxPolicy) -> PlacedBoxes:
-        """Maps the boxes in a row to its record, and clips them.
+        """Maps the boxes in a row to the row's record, and clips them.
 
         Args:
             values: the features of the reference.

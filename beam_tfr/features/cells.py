@@ -175,7 +175,7 @@ def check_shapes(text: str) -> None:
     """Checks that a string holds neither objects nor geographic shapes.
 
     Raises:
-        UntypedCellError: the string holds some.
+        UntypedCellError: the string holds objects or shapes.
     """
     if _OBJECTS.match(text):
         read = "json.loads" if _is_json(text) else "ast.literal_eval"
@@ -315,7 +315,7 @@ def _means_infinity(cell: int | float | str, value: float) -> bool:
 
 
 def cure_missing(cell: Any) -> str:
-    """Returns what to do about a cell that looks like a missing value; empty for other cells."""
+    """Returns what to do about a cell that looks like a missing value, or "" for other cells."""
     if not isinstance(cell, str) or not _MISSING_WORD.fullmatch(cell.strip()):
         return ""
     return f"; {spell_option('na_values', cell)} treats such cells as empty"

@@ -75,8 +75,8 @@ class Companion(ColumnKind):
     """An image that is stored with each image, and follows its pixels.
 
     A reference holds the path of its file, unless `path` determines it. A record holds a gray PNG
-    with the size of the stored image, and with 16 bits if the file has as many, otherwise 8. Values
-    are not interpolated: each pixel gets the value under its center.
+    with the size of the stored image, and with 16 bits if the file has 16 bits, otherwise with 8.
+    Values are not interpolated: each pixel gets the value under its center.
 
     Attributes:
         path: the pattern of its paths, as for `pair_paths`, from the folder that keys are relative
@@ -250,7 +250,7 @@ class SegmentationMask(Companion):
         return MASK
 
     def _note_values(self, placed: NDArray[Any], pixels: PixelMap) -> tuple[str, ...]:
-        """Notes if the mask has the value of the margins, except 0, most masks' background."""
+        """Notes whether the mask has the value of the margins, except 0, the usual background."""
         left, top, right, bottom = pixels.content
         outside = self.handling.outside
         if not outside or (right - left, bottom - top) == pixels.size:
@@ -304,7 +304,7 @@ class PairedImage(Companion):
 
 
 def find_pair_conflict(companions: Sequence[Companion]) -> str:
-    """Returns why images cannot have all of these companions; empty if they can."""
+    """Returns why images cannot have all of these companions, or an empty string if they can."""
     if any(companion.is_called_mask for companion in companions):
         return f"must not name a pair {MASK_KEY}; declare a mask with {MASK_KEY}:mask"
     keys = [companion.key for companion in companions]
@@ -318,7 +318,7 @@ def parse_pair(text: str) -> Companion:
     """Parses the companion that `--pair NAME=PATH[255,scale,9=1]` declares.
 
     Raises:
-        ValueError: the string declares none.
+        ValueError: the string declares no companion.
     """
     match = _PATTERN.fullmatch(text)
     if match is None:

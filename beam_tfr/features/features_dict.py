@@ -168,7 +168,7 @@ class FeaturesDict:
             policy: what to do with bad boxes, and with images without boxes.
 
         Raises:
-            RejectError: the image has no boxes or bad ones, or other values do not match it.
+            RejectError: the image has no boxes or bad boxes, or other values do not match it.
         """
         placed = PlacedBoxes({}, [], set())
         if self.boxes:
@@ -184,7 +184,7 @@ class FeaturesDict:
         return any(kind.is_counted for kind in self.kinds)
 
     def count(self, total: Counts, stored: Stored, source: Stored | None) -> None:
-        """Returns the counts of a record: see `FeatureKind.count`."""
+        """Adds the counts of a record to `total`: see `FeatureKind.count`."""
         for kind in self.kinds:
             if kind.is_counted:
                 total.add(kind.count(stored, source))

@@ -1,4 +1,4 @@
-"""Reads the file of a companion: replaces values, scales it, or fills in for a missing file."""
+"""Reads the files of companions: replaces values, scales files, and fills in for missing ones."""
 
 import collections
 import dataclasses

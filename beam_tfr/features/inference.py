@@ -41,7 +41,7 @@ def infer_declaration(cells: Iterable[Any], *, typed: bool) -> str:
             list (CSV).
 
     Raises:
-        ValueError: no declaration matches, as for numbers mixed with strings, or objects.
+        ValueError: no declaration matches, as for objects, or for numbers mixed with strings.
     """
     nouns = _collect_nouns(cells if typed else map(_read_text, cells))
     if not typed and "texts" in nouns.values:

@@ -162,7 +162,7 @@ class ClassLabel(FeatureKind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoxLabels(FeatureKind):
-    """The class of each box, with the names of TensorFlow's object detection API.
+    """The class of each box, under the feature names of TensorFlow's object detection API.
 
     Attributes:
         label: the classes.

@@ -28,7 +28,7 @@ def count_masks(stored: Stored) -> Counts:
     """Counts the values in a record's mask.
 
     Raises:
-        ValueError: the mask does not decode.
+        ValueError: the mask cannot be decoded.
     """
     size = stored[HEIGHT][0], stored[WIDTH][0]
     numbers = _count_values(decode_stored(stored[MASK][0], size))
@@ -103,9 +103,9 @@ def describe_masks(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _count_main(values: Mapping[str, Any]) -> int:
-    """Returns the number of main values of masks if others may come from smoothing; otherwise 0.
+    """Returns the number of main values of masks if other values may come from smoothing, else 0.
 
-    These others are many and scattered, unlike numbers of classes, and cover few pixels.
+    Values from smoothing are many and scattered, unlike numbers of classes, and cover few pixels.
     """
     numbers = {int(name) for name in values if name != _MORE}
     highest = max(numbers - {_IGNORE}, default=0)

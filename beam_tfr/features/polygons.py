@@ -43,7 +43,7 @@ def parse_polygons(part: Any) -> list[tuple[float, ...]]:
 
 
 def enclose_polygons(part: Any) -> list[float]:
-    """Returns left, top, width and height of the polygons of a box; empty if there are no corners.
+    """Returns left, top, width and height of the polygons of a box; [] if there are no corners.
 
     Raises the same errors as `parse_polygons`.
     """
@@ -81,7 +81,7 @@ def iter_polygons(corners: Floats) -> Iterator[Floats]:
 
 
 def clip_polygon(corners: Sequence[Corner]) -> list[Corner]:
-    """Returns the part of a polygon that is inside its image; empty if there is none.
+    """Returns the part of a polygon that is inside its image, or an empty list if there is none.
 
     The polygon is cut off at each side in turn (Sutherland and Hodgman, 1974).
 
@@ -229,7 +229,7 @@ class _Edges:
         return int(self._numbers.sum())
 
     def cross_rows(self) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Yields, for blocks of edges, the rows that edges cross, and where they cross them."""
+        """Yields, for each block of edges, the rows that the edges cross, and where they do so."""
         totals = np.cumsum(self._numbers)
         blocks = totals // _BLOCK_CROSSINGS
         cuts = np.flatnonzero(np.diff(blocks)) + 1
@@ -237,7 +237,7 @@ class _Edges:
             yield self._cross(edges)
 
     def _cross(self, edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
-        """Computes the rows that some edges cross, and where they cross them."""
+        """Computes the rows that the given edges cross, and where they do so."""
         numbers = self._numbers[edges]
         crossing = np.repeat(edges, numbers)
         firsts = np.cumsum(numbers) - numbers

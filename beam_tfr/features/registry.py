@@ -64,7 +64,7 @@ def parse_columns(declarations: Mapping[str, str] | None) -> tuple[ColumnKind, .
 
 
 def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
-    """Finds the column that holds boxes; None if there is none."""
+    """Finds the column that holds boxes; returns None if there is none."""
     for column in columns:
         if isinstance(column, Boxes):
             return column
@@ -72,7 +72,7 @@ def find_boxes(columns: Sequence[ColumnKind]) -> Boxes | None:
 
 
 def find_conflict(columns: Sequence[ColumnKind], *, are_images: bool) -> str:
-    """Returns why a dataset cannot have all of these columns; empty if it can.
+    """Returns why a dataset cannot have all of these columns, or an empty string if it can.
 
     Args:
         columns: the columns.

@@ -90,7 +90,7 @@ def _draw_runs(
 
 
 def enclose_run_lengths(counts: Any, size: Any) -> list[float]:
-    """Returns left, top, width and height of the mask's pixels; empty if there are none.
+    """Returns left, top, width and height of the mask's pixels, or an empty list if there are none.
 
     Args:
         counts, size: see `decode_run_lengths`.
@@ -142,8 +142,8 @@ def _is_length(count: Any) -> bool:
 def _parse_text(text: str) -> list[int]:
     """Parses the numbers in COCO's string of run lengths.
 
-    Each letter has five bits; from the fourth number on, each is the difference from the last but
-    one.
+    Each letter holds five bits. From the fourth number on, the string holds the difference between
+    each number and the number two places before it.
 
     Raises:
         ValueError: the string does not hold run lengths.

@@ -1,4 +1,4 @@
-"""Recognizes annotation files by their first bytes, and says which `table=` reads them."""
+"""Recognizes annotation files by their first bytes, and says how `table=` can read them."""
 
 import contextlib
 import os
@@ -52,7 +52,7 @@ _CLASS_COLUMN = re.compile(
 
 
 def annotation_extension(path: str) -> str | None:
-    """Returns the extension of a file that may hold annotations (it may be ""); None for others."""
+    """Returns the extension, perhaps "", of a file that may hold annotations; else None."""
     extension = os.path.splitext(path)[1].lower()
     if extension in KNOWN_EXTENSIONS or may_describe_image(path):
         return extension
@@ -73,7 +73,7 @@ def is_unread_label_file(path: str) -> bool:
 
 
 def read_begin(path: str) -> bytes:
-    """Returns the first bytes of a file; empty if the file cannot be read."""
+    """Returns the first bytes of a file, or empty bytes if the file cannot be read."""
     with contextlib.suppress(OSError):
         return storage.read_part(path, 0, BEGIN_BYTES)
     return b""
@@ -83,7 +83,7 @@ def describe_tables(candidates: Mapping[str, Sequence[str]]) -> list[str]:
     """Describes the first table with each extension.
 
     Args:
-        candidates: extension -> some files that have it.
+        candidates: extension -> some files with this extension.
     """
     texts = list[str]()
     tables = set[str]()
@@ -100,7 +100,8 @@ class _Description(NamedTuple):
 
     Attributes:
         text: what the file is, and how to read it.
-        table: the file that the text gives for `table=`; empty if it gives none, or a pattern.
+        table: the file that the text suggests for `table=`; empty if the text suggests a pattern or
+            nothing.
     """
 
     text: str
@@ -134,7 +135,7 @@ def _rank_table(path: str) -> tuple[bool, bool, str]:
 
 
 def _name_text(path: str, begin: bytes) -> str:
-    """Returns the path of a text file, or a pattern for its folder if a file is about one image."""
+    """Returns the path of a text file, or a pattern for such files if each describes one image."""
     return f"each of {_all_like(path)}" if is_of_kitti(begin) else path
 
 
@@ -160,12 +161,12 @@ def _name_table(extension: str, path: str, begin: bytes) -> _Description:
             "examples, to one COCO file, and read that with `table=`"
         )
     if extension == ".json":  # COCO, but also kinds that look like it, such as Datumaro
-        return _Description(f"`table=` reads {path}, or explains how to", path)
+        return _Description(f"`table=` reads {path}, or explains how to convert it", path)
     return _Description(f"{path} can be read with `table=`", path)
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:
-    """Whether a file's first bytes show a known kind of annotations, or a table."""
+    """Whether a file with these first bytes holds a known kind of annotations, or a table."""
     if extension == ".txt":
         return has_label_lines(begin)
     if extension in TEXTS:
@@ -178,7 +179,7 @@ def _holds_annotations(extension: str, begin: bytes) -> bool:
 
 
 def _is_json_kind(begin: bytes) -> bool:
-    """Whether the first bytes of a JSON file show a known kind of annotations."""
+    """Whether a JSON file with these first bytes holds a known kind of annotations."""
     is_whole = len(begin) < BEGIN_BYTES
     for keys, least in _JSON_KINDS:
         has_names_alone = keys is _COCO_KEYS and is_whole and not _OBJECT_KEYS.search(begin)
@@ -193,7 +194,7 @@ def _has_keys(begin: bytes, keys: re.Pattern[bytes], least: int) -> bool:
 
 
 def _is_table(lines: Sequence[bytes]) -> bool:
-    """Whether the first lines of a text file show a table of images or of their classes."""
+    """Whether a text file with these first lines is a table of images or of their classes."""
     rows = lines[1:]
     if not rows:
         return False

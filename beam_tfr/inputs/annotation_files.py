@@ -31,10 +31,10 @@ _MOST_READ = 20  # files with each extension that are read next to a folder
 def describe_annotations(
     candidates: Mapping[str, Sequence[str]], image_paths: Sequence[str]
 ) -> str:
-    """Returns which skipped files hold annotations, and how to read them; empty if none do.
+    """Returns which skipped files hold annotations, and how to read them, or "" if none do.
 
     Args:
-        candidates: extension -> the first files that have it.
+        candidates: extension -> the first files with this extension.
         image_paths: paths of the first images.
     """
     tables = describe_tables(candidates)
@@ -48,7 +48,7 @@ def describe_annotations(
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:
-    """Returns which files next to an input folder hold annotations of its images; empty if none do.
+    """Returns which files next to an input folder hold annotations of its images, or "" if none do.
 
     A file counts if it mentions one of these images, or is named like one.
 
@@ -75,9 +75,9 @@ def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: F
 
 
 def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstNames) -> str:
-    """Returns a message about files next to archives that mention images; empty if there are none.
+    """Returns a message about files next to archives that mention images, or "" if there are none.
 
-    These images may not be those in the archives, because archives are not opened.
+    Archives are not opened, so these images may differ from those in the archives.
 
     Args:
         archives: paths or patterns of archives.
@@ -91,9 +91,9 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
             path = storage.join(folder, name)
             if names_any_image(read_begin(path)):
                 return (
-                    f"files next to archives, such as {path}, name images, but are not read: if "
+                    f"files next to archives, such as {path}, mention images, but are not read: if "
                     "these images are in an archive, unpack it; then "
-                    f"{spell_option('table', path)} reads this file, or explains how to"
+                    f"{spell_option('table', path)} reads this file, or explains how to convert it"
                 )
     return ""
 
@@ -101,10 +101,10 @@ def describe_labels_beside_archives(archives: Iterable[str], first_names: FirstN
 def _describe_other_tables(
     candidates: Mapping[str, Sequence[str]], tables: Sequence[str], images: ImageMentions
 ) -> str:
-    """Returns a text about further tables of images; empty if there are none.
+    """Returns the part of a message about further tables of images, or "" if there are none.
 
     Args:
-        candidates: extension -> the first files that have it.
+        candidates: extension -> the first files with this extension.
         tables: descriptions of the tables that the message mentions already.
         images: finds files that mention images.
     """
@@ -118,12 +118,13 @@ def _describe_other_tables(
         return ""
     verb = "names" if len(others) == 1 else "name"
     return (
-        f"; {join_names(others)} also {verb} images: `table=` reads such a file, or explains how to"
+        f"; {join_names(others)} also {verb} images: `table=` reads such a file, or explains "
+        "how to convert it"
     )
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
-    """Returns a message about a label file that no option reads; empty if there is none.
+    """Returns a message about a label file that no option reads, or "" if there is none.
 
     Args:
         paths: the files.
@@ -139,7 +140,7 @@ def _describe_unread(paths: Iterable[str], noun: str) -> str:
 
 
 def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list[str]]:
-    """Returns, by extension, the first files that mention images, or are named like an image."""
+    """Returns extension -> the first files that mention images, or are named like an image."""
     about = collections.defaultdict[str, list[str]](list)
     read = collections.Counter[str]()
     for path in paths:

@@ -68,7 +68,7 @@ _LINE_ABOUT_IMAGE = re.compile(
 
 
 def describe_text(begin: bytes) -> str:
-    """Returns what an annotation text file holds, and how to use it; empty for other text files."""
+    """Returns what an annotation text file holds, and how to use it, or "" for other text files."""
     files = _describe_files(begin)
     if files:
         return files
@@ -85,15 +85,13 @@ def _describe_values(begin: bytes) -> str:
     start = "names images with values"
     separator, rows = _split_rows(begin)
     if not rows:
-        return (
-            f"{start}, but not as many in each line: write a CSV for `table=`, with a row per image"
-        )
+        return f"{start}, but their number varies: write a CSV for `table=`, with a row per image"
     names = _name_columns(rows)
     return f"{start}: {_write_table(separator, names)}: read it with {_list_options(names)}"
 
 
 def _describe_files(begin: bytes) -> str:
-    """Describes lines with an image and its other files, such as a mask; "" for other lines."""
+    """Describes lines with an image and its other files, such as a mask; may return ""."""
     separator, rows = _split_rows(begin)
     columns = [*zip(*rows, strict=True)][1:]
     if not _LINE_ABOUT_IMAGE.search(begin) or not columns:
@@ -102,14 +100,16 @@ def _describe_files(begin: bytes) -> str:
         return (
             f"lists images with their annotation files, such as {os.fsdecode(columns[0][0])}: it "
             "only says which images are in a split; boxes and classes are in those files: `table=` "
-            "reads VOC and COCO, and explains what YOLO needs; write others into a CSV with a row "
-            "per box"
+            "reads VOC and COCO, and explains what YOLO needs; for other formats, write a CSV with "
+            "a row per box"
         )
     if not _all_match(columns[0], _IMAGE_FILE):
         return ""
     start = "lists images with other images, such as their masks"
     if not _all_match(columns[0], _PNG):
-        return f"{start}: write these as PNGs, and a CSV for `table=` with a column for each path"
+        return (
+            f"{start}: save these as PNGs, and write a CSV for `table=` with a column for each path"
+        )
     names = _name_files(columns)
     features = [f"{name}:pair" for name in names if name.startswith("image")]
     features.append("mask:mask")
@@ -120,12 +120,12 @@ def _describe_files(begin: bytes) -> str:
     return (
         f"{start}: {_write_table(separator, names)}: read it with `table=`, `uri_column=path`, "
         f"{label}and {spell_option('feature_columns', ','.join(features))}; if the last images are "
-        "not masks, but belong to pairs, write other instead of mask, and other:pair"
+        "not masks, but belong to pairs, name their column other, and declare it as other:pair"
     )
 
 
 def _name_files(columns: Sequence[Sequence[bytes]]) -> list[str]:
-    """Chooses names for the columns of a text file with images; the last PNGs are the masks.
+    """Chooses names for the columns of a text file with images; takes the last PNGs for masks.
 
     Args:
         columns: the cells of each column after the first, which holds the images.
@@ -138,7 +138,7 @@ def _name_files(columns: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _split_rows(begin: bytes) -> tuple[str, list[list[bytes]]]:
-    """Splits the first lines of a text file into cells, the same number in each line.
+    """Splits each of the first lines of a text file into the same number of cells.
 
     Returns:
         The separator, as pandas spells it, and the rows; both are empty if no separator divides all
@@ -182,7 +182,7 @@ def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
     """Chooses names for the columns of a text file without a header; the first holds paths.
 
     Args:
-        rows: the cells of each line, the same number in each.
+        rows: the cells of each line; all lines have the same number of cells.
     """
     number = len(rows[0])
     if number == 2:
@@ -197,7 +197,7 @@ def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _name_sides(boxes: Sequence[Sequence[bytes]]) -> tuple[str, ...]:
-    """Returns names for four columns if they hold boxes; empty if they do not.
+    """Returns names for four columns if they hold boxes, or an empty tuple if they do not.
 
     Args:
         boxes: the four cells of each line.
@@ -225,7 +225,7 @@ def list_row_starts(begin: bytes) -> list[bytes]:
 
 
 def has_texts_of_images(begin: bytes) -> bool:
-    """Whether each of the first lines is the path of an image, a tab, and a text with spaces."""
+    """Whether each of the first lines is the path of an image, a tab, and text with spaces."""
     return have_lines(begin, _PATH_AND_WORDS)
 
 

@@ -3,10 +3,10 @@
 Listing an archive finds the images in it; each image is then read as a range of bytes.
 
 An archive stands for the folder that it would be unpacked to: `train/1.jpg` in `photos.zip` has the
-path `photos/train/1.jpg`. The place of an image says where its bytes are stored: the extension of
-the archive, the length of the image's name in the archive, the generation of the archive, the first
-byte, the number of bytes, and the `Method`. A reference to an image in a zip has the image's CRC-32
-as its generation, so the reference stays the same when images are added to the zip.
+path `photos/train/1.jpg`. The place of an image says where its bytes are stored. It consists of the
+extension of the archive, the length of the image's name in the archive, the generation of the
+archive, the first byte, the number of bytes, and the `Method`. A reference to an image in a zip has
+the image's CRC-32 as its generation, so it stays the same when images are added to the zip.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class Member(NamedTuple):
     Attributes:
         size_bytes: size of the unpacked file.
         begin, num_bytes: where the file is in the archive; in a zip, including its header.
-        method: a `Method`, or a zip's other compression method, which is then named in `problem`.
+        method: a `Method`, or another compression method of zips, which `problem` then mentions.
         checksum: CRC-32; None for a file in a tar.
         problem: why the file cannot be read; empty if it can.
         is_outside: whether the name leads out of the archive.
-        is_guessed: whether the name was decoded as code page 437, although nothing declares it.
+        is_guessed: whether the name was decoded as code page 437 without a declared encoding.
     """
 
     size_bytes: int
@@ -123,7 +123,7 @@ class Member(NamedTuple):
     is_guessed: bool = False
 
     def to_entry(self, file: storage.Entry, name: str) -> storage.Entry:
-        """Converts the member of an archive to a listed file."""
+        """Converts a member of an archive to a listed file."""
         folder, extension = split_extension(file.path)
         place = ""
         if not self.problem:
@@ -176,7 +176,7 @@ class RangeReader(io.RawIOBase):
 
 
 class _TarReader:
-    """A reader of tar headers that limits how long they may be, whatever length they state.
+    """A reader of tar headers that limits their length, whatever length they state.
 
     Args:
         opened: the tar, at its beginning.
@@ -386,7 +386,7 @@ def _survey_zip(directory: ZipDirectory) -> _ZipSurvey:
 
 
 def _find_zip_problem(info: zipfile.ZipInfo) -> str:
-    """Returns why a file in a zip cannot be read; empty if it can."""
+    """Returns why a file in a zip cannot be read, or an empty string if it can."""
     if info.create_system == UNIX and stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link in a zip"
     if info.flag_bits & _ENCRYPTED:
@@ -439,7 +439,7 @@ class _TarPlaces:
         self._places[hash(name)] = -1 if member.problem else place
 
     def find(self, name: str) -> Member | None:
-        """Returns the file with a name; None if there is none, or the file cannot be read."""
+        """Returns the file with a name; None if there is no such file, or it cannot be read."""
         place = self._places.get(hash(name), -1)
         if place < 0:
             return None
@@ -481,7 +481,7 @@ def read_member(entry: storage.Entry, max_bytes: int) -> bytes:
     """Reads an image in an archive, up to `max_bytes` of the file.
 
     Raises:
-        RejectError: `unusable-file` if the bytes are not those that the archive describes;
+        RejectError: `unusable-file` if the bytes are not those that the archive describes; or
             `file-too-large`.
         OSError: see `storage.read_part`.
     """

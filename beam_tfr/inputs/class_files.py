@@ -42,7 +42,7 @@ class ClassFile(NamedTuple):
 
 
 def read_class_file(path: str) -> ClassFile:
-    """Reads a class file that a user names.
+    """Reads a class file that the user specified.
 
     Raises:
         UsageError: the file begins with a comment, or is JSON but has no list of names; see also
@@ -106,12 +106,12 @@ def _parse_classes(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_json(text: str) -> ClassFile | None:
-    """Returns the names in a JSON list or numbered object; None if the text is not JSON.
+    """Returns the names in a JSON list, or in a JSON object with numbers; None for other text.
 
     Does not check the names.
 
     Raises:
-        ValueError: the text is JSON, but neither a list of names nor a numbered object.
+        ValueError: the text is JSON, but neither a list of names nor such an object.
     """
     if not text.lstrip().startswith(("[", "{")):
         return None
@@ -149,7 +149,7 @@ def _number_names(names: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _describe_doubt(path: str, names: Sequence[str]) -> str:
-    """Returns what the lines may hold instead of classes; empty if they look like classes."""
+    """Returns what the lines may hold instead of classes, or "" if they look like classes."""
     for looks_so, meaning in _DOUBTS:
         if looks_so(names):
             return (

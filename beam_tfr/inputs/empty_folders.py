@@ -38,7 +38,7 @@ class EmptyFolders:
         return sorted(folder for folder in beside if not _holds_no_images(folder))
 
     def describe(self) -> str:
-        """Returns a message about the empty folders; empty if there are none."""
+        """Returns a message about the empty folders, or an empty string if there are none."""
         folders = self.find()
         if not folders:
             return ""
@@ -54,7 +54,7 @@ def _holds_no_images(folder: str) -> bool:
 
 
 def _list_ancestors(folders: Iterable[str], known_folders: Set[str]) -> set[str]:
-    """Returns which of some folders and their ancestors are known.
+    """Returns the known folders among the given folders and their ancestors.
 
     The folders may be in an archive, and thus be nested far more deeply than any known folder.
     """

@@ -15,10 +15,10 @@ class FirstNames:
         self._listings = dict[str, _RemoteNames]()
 
     def list_names(self, folder: str, most: int) -> list[str]:
-        """Returns at most `most` names in a folder; none if the folder cannot be listed.
+        """Returns at most `most` names in a folder; no names if the folder cannot be listed.
 
         On gs://, these are names of files, in order; on disk, names of files and folders, in no
-        order.
+        particular order.
         """
         if storage.is_remote(folder):
             return self._listing_of(folder).list_files(most)
@@ -29,7 +29,7 @@ class FirstNames:
 
         Args:
             folder: the folder with the subfolders.
-            most: how many names to look at on disk.
+            most: the maximum number of names to look at on disk.
         """
         if storage.is_remote(folder):
             return self._listing_of(folder).list_folders()

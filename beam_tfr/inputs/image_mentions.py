@@ -46,7 +46,7 @@ class ImageMentions:
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
-        """Returns a message about a file that mentions an image or is named like one; may be empty.
+        """Returns a message if a file mentions an image or is named like an image; otherwise "".
 
         Args:
             paths: the files.
@@ -57,13 +57,13 @@ class ImageMentions:
             extension = _extension_of(path)
             if extension in _OF_SEVERAL and self.are_named_in(read_begin(path), extension):
                 return (
-                    f"{noun}, such as {path}, name images, but are not read: "
-                    f"{spell_option('table', path)} reads this file, or explains how to"
+                    f"{noun}, such as {path}, mention images, but are not read: "
+                    f"{spell_option('table', path)} reads this file, or explains how to convert it"
                 )
             if extension == ".txt" and self._has_rows_about(read_begin(path)):
                 return (
-                    f"{noun}, such as {path}, name images, but are not read: write their content "
-                    "into a `table=` with a row for each image or box"
+                    f"{noun}, such as {path}, mention images, but are not read: write their "
+                    "content into a `table=` with a row for each image or box"
                 )
         path = self._find_alike(all_paths)
         if path:
@@ -76,7 +76,8 @@ class ImageMentions:
     def _find_alike(self, paths: Sequence[str]) -> str:
         """Finds a file that is named like an image; returns an empty string if there is none.
 
-        If their extension says little about the content, several files must be named like images.
+        If the extension of the files says little about their content, several of them must be named
+        like images.
         """
         alike = sorted(filter(self.is_named_alike, paths))
         numbers = collections.Counter(map(_extension_of, alike))

@@ -70,7 +70,7 @@ def open_input_list(path: str | None) -> InputList:
 
 
 def _find_folder(path: str, lines: Sequence[str]) -> str:
-    """Returns the folder of a list, with a final slash, if paths are relative to it; else empty."""
+    """Returns the folder of a list, with a final slash, if paths are relative to it; else ""."""
     relative = [line for line in lines if line and _is_relative(line)][:_TRIED_LINES]
     folder = path.rpartition("/")[0]
     if not folder or any(map(_exists, relative)):
@@ -85,7 +85,7 @@ def _is_relative(line: str) -> bool:
 
 
 def _exists(line: str) -> bool:
-    """Whether the path in a line exists; for a pattern, the folder before its wildcards."""
+    """Whether the path in a line, or the folder before the wildcards of a pattern, exists."""
     with contextlib.suppress(UsageError, OSError):  # reading the line raises them
         path = storage.check_path(line.replace("\\", "/").strip())
         if is_wild(path):
@@ -97,7 +97,8 @@ def _exists(line: str) -> bool:
 def _read_pattern(start: str, line: str) -> str:
     r"""Returns the path or pattern in a line.
 
-    A path may be spelled as on other systems, such as a\b.jpg; a pattern may have backslashes too.
+    A path may be spelled as on other systems, such as a\b.jpg. An existing file may be named like a
+    pattern.
 
     Args:
         start: the folder that the line is relative to; empty for the current folder, and for

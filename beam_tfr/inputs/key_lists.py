@@ -84,7 +84,7 @@ def _parse_json_key(line: str) -> str | None:
 
 
 def find_hash(line: str) -> str:
-    """Returns the SHA-256, in hex, at the start of a line; empty if there is none."""
+    """Returns the SHA-256, in hex, at the start of a line, or an empty string if there is none."""
     match = _SHA256.fullmatch(line)
     return match[1] if match else ""
 
@@ -100,7 +100,7 @@ def read_hashes(path: str, *, option: str) -> list[str]:
         sha256 = find_hash(line)
         if not sha256:
             raise UsageError(
-                f"{quote(line)} is not a SHA-256: begin each line with one, of 64 hex digits",
+                f"{quote(line)} is not a SHA-256: begin each line with a hash of 64 hex digits",
                 option=option,
                 value=path,
             )

@@ -170,7 +170,7 @@ def _unusable(detail: str) -> _PathValues:
 def choose_split(text: str, splits: Mapping[str, Fraction]) -> str:
     """Chooses the split of a key or group by the SHA-256 of the string.
 
-    The hash is a point in the unit interval, which is divided by the fractions of the splits. So
+    The hash is a point in the unit interval, which is divided into the fractions of the splits. So
     the same key always goes to the same split, regardless of the rest of the dataset and of the
     seed. If the last fraction grows, the split before it is the only one that loses images.
     """

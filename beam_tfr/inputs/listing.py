@@ -126,7 +126,7 @@ def list_parts(
         parts: parts that do not overlap.
         exclude: result of `compile_exclusion`.
         limit: maximum number of names to list per part on gs://, matching or not; listing goes on
-            beyond it until the first match. None for no limit.
+            beyond this limit until the first match. None for no limit.
         option, skipped, keep_damaged: see `match_files`.
 
     Raises:
@@ -187,7 +187,7 @@ class _Lister:
         return itertools.chain.from_iterable(map(self.list_part, parts))
 
     def list_part(self, part: PatternPart) -> Iterator[_Listed]:
-        """Yields files, archives as further parts, and the remaining part beyond the limit."""
+        """Yields files, archives as further parts, and the rest of the part beyond the limit."""
         if part.archive:
             return self._list_archive(part)
         return self._list_pattern(part)
@@ -221,7 +221,7 @@ class _Lister:
             yield from self._list_missing(part)
 
     def _walk_matches(self, part: PatternPart) -> Iterator[_Listed]:
-        """Yields all files that match a pattern, and the remaining part beyond the limit.
+        """Yields all files that match a pattern, and the rest of the part beyond the limit.
 
         Counts files that do not match.
         """
@@ -251,7 +251,7 @@ class _Lister:
         """Yields the path of an image that counts as listed although it does not exist.
 
         Raises:
-            InputNotFoundError: the part is another pattern.
+            InputNotFoundError: the pattern is not such a path.
         """
         pattern = part.pattern
         if not part.may_be_missing or storage.is_folder(pattern):
@@ -269,7 +269,7 @@ class _Lister:
 
 
 def divide_part(part: PatternPart, parts: int) -> list[PatternPart]:
-    """Divides a part on gs:// into at least about `parts` parts; fewer if it has few names.
+    """Divides a part on gs:// into about `parts` or more parts; into fewer if it has few names.
 
     Raises:
         UsageError: the bucket cannot be listed.
@@ -364,7 +364,7 @@ def _may_hold_matches(base: str, rest: str, is_deep: bool) -> Callable[[str], bo
 
 
 def list_names(root: str, folder: str) -> list[str]:
-    """Returns the names of the first images in a folder, except hidden ones; may be empty."""
+    """Returns the names of the first images in a folder, except hidden images."""
     with contextlib.suppress(OSError):
         first = itertools.islice(
             storage.walk(root + folder, lambda _: False, deep=False), LIST_BATCH

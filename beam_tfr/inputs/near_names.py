@@ -17,10 +17,10 @@ def fold_name(name: str) -> str:
 
 
 def describe_near_names(path: str) -> str:
-    """Returns the names of files on disk that are nearly the name of a path; may be empty.
+    """Says which files on disk have nearly the same name as a path; returns "" if there are none.
 
-    These names differ only in case. If there are none, they are names of images that differ only in
-    their extension.
+    Their names differ from that of the path only in case; failing that, the files are images whose
+    names differ only in the extension.
     """
     if storage.is_remote(path):
         return ""

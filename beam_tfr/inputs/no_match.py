@@ -26,7 +26,7 @@ _TABLES = (".parquet", ".tfrecord", ".jsonl", ".csv", ".tsv")
 
 
 def describe_no_match(pattern: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Returns a fix for a pattern that matches no file; empty if none is known.
+    """Returns a fix for a pattern that matches no file, or an empty string if none is known.
 
     Args:
         pattern: the pattern.
@@ -62,7 +62,7 @@ def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
 
 
 def _describe_wildcards(pattern: str, option: str) -> str:
-    """Returns a fix for a pattern whose wildcards match nothing; may be empty."""
+    """Returns a fix for a pattern whose wildcards match nothing, or an empty string."""
     literal = _escape_folders(pattern)
     if literal != pattern:
         cure = spell_option(option, literal)
@@ -87,7 +87,7 @@ def _describe_path(path: str, option: str) -> str:
 
 
 def _name_what_is_missing(pattern: str, folder: str) -> str:
-    """Returns which part of a pattern is missing on disk; empty if that is not known."""
+    """Returns which part of a pattern is missing on disk, or "" if that is not known."""
     if "\\" in pattern:
         return "; a backslash separates folders on Windows only: write /"
     if storage.is_gcs(pattern):
@@ -101,7 +101,7 @@ def _name_what_is_missing(pattern: str, folder: str) -> str:
 
 
 def suggest_dataset(folder: str) -> str:
-    """Returns how to read a folder as a dataset; empty if the folder holds no dataset."""
+    """Returns how to read a folder as a dataset, or "" if the folder holds no dataset."""
     path = storage.join(folder, MANIFEST_FILE)
     with contextlib.suppress(OSError):
         if b'"dataset_digest"' in storage.read_bytes(path, max_bytes=_MOST_MANIFEST_BYTES):
@@ -110,7 +110,7 @@ def suggest_dataset(folder: str) -> str:
 
 
 def find_records(paths: Iterable[str]) -> str:
-    """Returns the first TFRecord file, judging by content; empty if there is none."""
+    """Returns the first TFRecord file, judging by content, or an empty string if there is none."""
     for path in paths:
         with contextlib.suppress(OSError):
             if begins_record(storage.read_part(path, 0, HEADER_BYTES)):
@@ -119,14 +119,14 @@ def find_records(paths: Iterable[str]) -> str:
 
 
 def _suggest_records(folder: str) -> str:
-    """Returns how to read the TFRecords in a folder; empty if none of its first files has any."""
+    """Returns how to read the TFRecords in a folder, or "" if none of its first files has any."""
     first = itertools.islice(storage.walk(folder, lambda _: False, deep=False), _MOST_LOOKED_AT)
     found = find_records(entry.path for entry in first)
     return f"; TFRecords, such as {found}, can be read with `table=`" if found else ""
 
 
 def _suggest_tables(folder: str, *more: str) -> str:
-    """Returns a pattern for the tables in a folder; empty if none of its first files is a table.
+    """Returns a pattern for the tables in a folder, or "" if none of its first files is a table.
 
     Args:
         folder: the folder.
@@ -150,7 +150,7 @@ def _suggest_tables(folder: str, *more: str) -> str:
 
 
 def _suggest_names(path: str) -> str:
-    """Returns the names that are most like that of a missing file, in its folder; may be empty."""
+    """Suggests names in the folder of a missing file that are most like its name; may return ""."""
     folder, name = posixpath.split(path)
     extension = posixpath.splitext(name)[1]
     listed = FirstNames().list_names(folder, _MOST_LISTED)

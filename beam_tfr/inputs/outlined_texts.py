@@ -35,7 +35,7 @@ def describe_outlined_words(path: str) -> str:
     folder, name = posixpath.split(path)
     files = f"{quote_word(folder or '.', 'FOLDER')}/*{quote_word(posixpath.splitext(name)[1], '')}"
     return (
-        "has no header, but the corners of word outlines in an image, as in ICDAR: jq -nRc "
+        "has the corners of word outlines in an image, as in ICDAR: jq -nRc "
         '\'reduce inputs as $line ({}; .[input_filename] += [$line | ltrimstr("\\ufeff") | '
         'split(",") | select(length > 7)]) | to_entries[] | [.value[][:8] | map(gsub("\\\\s"; "") '
         '| tonumber)] as $all | {path: (.key | split("/")[-1] | sub("[.][^.]*$"; "") | '

@@ -5,8 +5,8 @@ Images are stored as bytes, or as structs with `bytes` and `path`, as Hugging Fa
 Neighboring images are compressed together, so an image cannot be read as a range of bytes. The
 first time that a run needs an image from a column, it copies all images in that column to its work
 folder, and reads them from there. Without a work folder, as for a sample, the row group that
-contains the image is decoded: a small group is kept in memory, and a large one is decoded up to the
-image, and from there on for the next one.
+contains the image is decoded: a small group is kept in memory, and a large group is decoded up to
+the image, and from there on for the next image.
 
 The place of such an image consists of the extension of the file, the length of the image's name,
 the generation and the size of the file, the number of the row, from 0, and the column.
@@ -40,7 +40,7 @@ _kept = dict[tuple[_Source, int], bytes]()  # source and row -> image
 
 
 def image_column(field: Any, image: str) -> str:
-    """Returns the name of the column with the bytes of images, such as `image.bytes`; may be empty.
+    """Returns the name of the column with the bytes of images, such as `image.bytes`, or "".
 
     Structs with bytes count as images; a column of bytes counts if its name is `image`.
 
@@ -74,7 +74,7 @@ def read_in_parquet(image: storage.Entry, max_bytes: int, copies: str) -> bytes:
 
     Args:
         image: the image.
-        max_bytes: size limit; a longer image may be cut off one byte after it.
+        max_bytes: size limit; a longer image may be cut off one byte beyond this limit.
         copies: the folder of copies; empty to make none.
 
     Raises:
@@ -145,7 +145,7 @@ class _GroupReader:
     """A reader of images in a row group, which are requested roughly in row order.
 
     For a sample, a large group is thus decoded only once. Images that are decoded on the way to a
-    requested one are kept while the memory limit allows.
+    requested one are kept as long as the memory limit allows.
 
     Args:
         source: the file, the column, and the limit of bytes: see `read_in_parquet`.
@@ -176,7 +176,7 @@ class _GroupReader:
         return row in self._kept or (row in self._rows and row >= self._next)
 
     def read(self, row: int) -> bytes:
-        """Returns the image in a row for which `reaches` is true; an empty one if there is none.
+        """Returns the image in a row for which `reaches` is true; empty bytes if there is none.
 
         Raises:
             DataError, OSError: see `ParquetFile`.
@@ -187,7 +187,7 @@ class _GroupReader:
         return self._kept[row]
 
     def close(self) -> None:
-        """Ends reading, along with the process that decodes the file, which may hold much of it."""
+        """Ends reading, and the process that decodes the file, which may hold much of the file."""
         self._opened.end_process()
 
     def _count_unwanted(self) -> int:

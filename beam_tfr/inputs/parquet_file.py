@@ -1,7 +1,7 @@
 """Reads Parquet files, whatever they hold, in bounded memory, or says why a file cannot be read.
 
-A guarded process decodes them, see `inputs.parquet_process`. The process starts with the first
-file, which takes 0.3 s and 80 MB, and is then reused for other files.
+A guarded process decodes the files, see `inputs.parquet_process`. The process is started for the
+first file, which takes 0.3 s and 80 MB, and is then reused for other files.
 """
 
 import collections
@@ -199,7 +199,7 @@ class ParquetFile:
         self._process = None
 
     def read_rows(self, columns: Sequence[str]) -> Iterator[RowBatch]:
-        """Yields some columns of all rows, in batches.
+        """Yields all rows, with the given columns, in batches.
 
         Raises:
             DataError: the file is damaged, or takes too much memory or time.
@@ -221,12 +221,12 @@ class ParquetFile:
                     room -= _count_text_bytes(cells)
                 if room < 0:
                     raise self._error(
-                        first, "the strings up to here take far more memory than its footer states"
+                        first, "the strings up to here take far more memory than the footer states"
                     )
                 yield RowBatch(first, stored.num_rows, group.mean_bytes, cells)
 
     def read_categories(self, column: str) -> list[Any]:
-        """Returns the values in the dictionary of a column, in order; none if it is large.
+        """Returns the values in the dictionary of a column, in order; none if they are many.
 
         Raises the errors of `read_rows`.
         """
@@ -272,7 +272,7 @@ class ParquetFile:
 
         Args:
             column: the column with the bytes of the images.
-            max_bytes: size limit; a longer image may be cut off one byte after it.
+            max_bytes: size limit; a longer image may be cut off one byte beyond this limit.
             group: number of the group.
             skip: called before each batch; returns the number of rows of the group to leave out,
                 some of which may be yielded nevertheless.

@@ -6,12 +6,12 @@ damaged metadata. So decoding happens here, within memory and time limits that t
 This process opens no file: it requests bytes of the file, and answers in batches.
 
     ParquetFile ── OpenFile, ReadRows, ReadCategories, ReadImages or NextBatch ──▶ serve
-    ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            as often as it reads
+    ParquetFile ◀── Span ── serve, ParquetFile ── bytes ──▶ serve            for each read
     ParquetFile ◀── OpenedFile, StoredRows, StoredImages, None or Failure ── serve
 
 Messages go through a connection, and bytes through a `Tray`. `serve` sends these types as
-MessagePack, never as pickle, which could run code: a damaged file might take control of the
-process.
+MessagePack, never as pickle: a damaged file might take control of the process, and a pickle from it
+could then run code in the other process.
 """
 
 import contextlib
@@ -133,7 +133,7 @@ class Span(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """A request to open another file, of this size; the answer is an `OpenedFile`."""
+    """A request to open another file, of the given size; the answer is an `OpenedFile`."""
 
     num_bytes: int
 
@@ -145,7 +145,7 @@ class ReadRows(NamedTuple):
         group: number of the group.
         columns: the columns to read.
         skip: number of rows of the group to leave out.
-        careful: whether to decode each row by itself.
+        careful: whether to decode each row separately.
     """
 
     group: int
@@ -169,7 +169,7 @@ class ReadImages(NamedTuple):
     Attributes:
         group, skip, careful: see `ReadRows`.
         column: the column with the bytes of the images.
-        max_bytes: size limit; a longer image is cut off after one byte more.
+        max_bytes: size limit; a longer image is cut off one byte beyond this limit.
     """
 
     group: int
@@ -227,10 +227,11 @@ class StoredImages(NamedTuple):
 
     Attributes:
         first: number of the first row in its group.
-        values: images, each once; None for an image that an earlier answer to the request has.
+        values: images, each once; None for an image that an earlier answer to the request
+            contains.
         positions: for each row, the position of its image in `values`; -1 for none.
-        numbers: for each of `values`, a number that is the same for images that are stored only
-            once; empty if that is not known.
+        numbers: for each of `values`, the number of the stored value, which equal images may share;
+            empty if these numbers are not known.
     """
 
     first: int
@@ -439,7 +440,7 @@ class _Server:
     ) -> Iterator[tuple[int, Any]]:
         """Yields the batches of a group from the first wanted row on.
 
-        Each comes with the number of its first row.
+        Each batch comes with the number of its first row.
         """
         first = 0
         batches = file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
@@ -458,7 +459,7 @@ class _Server:
         return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
-        """Yields images; those that are stored only once are shared for as long as possible."""
+        """Yields images; as long as possible, sends an image that several rows share only once."""
         group = request.group
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)
@@ -512,7 +513,7 @@ class _Server:
 
 
 def _nests_deeply(schema: Any) -> bool:
-    """Whether lists and structs are nested too deeply for messages to show."""
+    """Whether lists and structs are nested too deeply to be sent in messages."""
     waiting = [(field.type, 1) for field in schema]
     while waiting:
         kind, depth = waiting.pop()
@@ -525,7 +526,7 @@ def _nests_deeply(schema: Any) -> bool:
 def _join_rows(batches: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Joins batches of one row, up to `_BATCH_BYTES`; yields other batches unchanged.
 
-    Each comes with the number of its first row.
+    Each batch comes with the number of its first row.
     """
     import pyarrow as pa
 
@@ -603,7 +604,7 @@ def _decode_dictionary(array: Any) -> Any:
 
 
 def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
-    """Returns the bytes array of a batch whose one column holds bytes, or structs with bytes."""
+    """Returns the bytes array of a batch whose only column holds bytes, or structs with bytes."""
     from pyarrow import types
 
     (array,) = batch.columns
@@ -613,7 +614,7 @@ def _bytes_column(batch: Any, *, decode: bool = True) -> Any:
 
 
 def _cut(image: bytes | None, max_bytes: int) -> bytes:
-    """Returns an image, cut off one byte after the limit; empty if the image is null."""
+    """Returns an image, cut off one byte beyond the limit, or empty bytes if the image is null."""
     return (image or b"")[: max_bytes + 1]
 
 

@@ -51,7 +51,7 @@ _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)  # in [...]: a character or a r
 
 
 def mark_folders(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Adds the final / to each folder among patterns, and escapes the names of existing files.
+    """Appends / to each folder among the patterns, and escapes the names of existing files.
 
     On gs://, where no request is sent, a folder is a path without wildcards whose last name has no
     extension.
@@ -88,7 +88,7 @@ def split_pattern(pattern: str, *, option: str = "input") -> tuple[str, str]:
     Without a wildcard, the second part is the file name; for a folder it is empty.
 
     Raises:
-        UsageError: the pattern has no bucket or names no file.
+        UsageError: the pattern has no bucket or no file name.
     """
     scheme = storage.GCS if storage.is_gcs(pattern) else ""
     slash = literal_start(pattern).rfind("/", len(scheme))
@@ -131,7 +131,7 @@ def common_folder(folders: Sequence[str], *, option: str = "input", noun: str = 
 
     Args:
         folders: folders without a trailing slash.
-        option, noun: the option, and what the folders are, for errors.
+        option, noun: the option, and what messages call the folders.
 
     Raises:
         UsageError: some are local and some on gs://.
@@ -298,7 +298,7 @@ def _find_following(parts: Sequence[_Part], number: int) -> int | None:
 
 
 def _translate_members(token: re.Match[str]) -> str:
-    """Returns the regular expression for a token [...]; empty for any other token."""
+    """Returns the regular expression for a token [...], or "" for any other token."""
     if not token["members"]:
         return ""
     members = _MEMBER.sub(_escape_member, token["members"])
@@ -324,8 +324,8 @@ def order_patterns(
     """Pairs each pattern with the earlier patterns that may match the same files.
 
     With these pairs, each file counts once. Patterns with wildcards come first; a path without
-    wildcards belongs to any such pattern that matches it. If patterns are sorted by literal prefix,
-    the rivals before a pattern are those with a prefix that its own prefix begins with.
+    wildcards belongs to any such pattern that matches it. With patterns sorted by literal
+    prefix, an earlier pattern may match the same files only if its prefix begins the later prefix.
 
     Raises:
         UsageError: a [ or { is not closed, or too many patterns may match the same files.
@@ -385,7 +385,7 @@ def describe_unused(patterns: Sequence[str], used: Collection[int], root: str) -
 
     Args:
         patterns: the patterns of the option.
-        used: the numbers, from 1, of patterns that match a file.
+        used: 1-based numbers of the patterns that match a file.
         root: folder that keys are relative to, with a trailing slash.
     """
     messages = []
@@ -426,11 +426,11 @@ def describe_misplaced(patterns: Sequence[str], root: str) -> list[str]:
 
 
 def read_lines(path: str | None, *, option: str, needs: str) -> list[str]:
-    """Reads the lines of a file, with the spaces at their ends, since names may have them.
+    """Reads the lines of a file; keeps spaces at either end, which names may have too.
 
     Args:
-        path: local or gs://, None for no file; UTF-8, with or without a byte order mark. Other
-            bytes are read as they are in file names.
+        path: local or gs://, or None for no file. The file is UTF-8, with or without a byte order
+            mark; other bytes are read as in file names.
         option: the option that specifies the file.
         needs: what the file should contain.
 

@@ -39,7 +39,7 @@ Run = Callable[..., Iterable[list[NameRange]]]
 
 
 def after_prefix(prefix: str) -> str:
-    """Returns the smallest string after all strings with a prefix; empty if there is none."""
+    """Returns the smallest string after all strings with a prefix, or "" if there is none."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     if not stem:
         return ""
@@ -51,7 +51,7 @@ def after_prefix(prefix: str) -> str:
 def divide(
     list_names: ListNames, start: str, end: str, parts: int, *, run: Run = map
 ) -> list[NameRange]:
-    """Divides a range of names into at least `parts` ranges; fewer if it has few names.
+    """Divides a range of names into at least `parts` ranges; into fewer if it has few names.
 
     Args:
         list_names: function that lists names.

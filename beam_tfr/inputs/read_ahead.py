@@ -158,7 +158,7 @@ def _is_too_large(content: _Read) -> bool:
 
 
 class _BegunRead(NamedTuple):
-    """A read in progress: a function that returns the content, and how many bytes this may have."""
+    """A read in progress: a function that returns the content, and the content's maximum size."""
 
     result: Callable[[], _Read]
     num_bytes: int
@@ -177,7 +177,7 @@ class _Reads:
         self._total_bytes = 0
 
     def fill(self) -> None:
-        """Starts as many reads as may be ahead."""
+        """Starts as many reads as may run ahead of the consumer."""
         while self._may_begin():
             source = self.sources.popleft()
             num_bytes = self.ahead.count_bytes(source)
@@ -207,13 +207,14 @@ class _Reads:
 def read_refs(
     root: str, refs: Iterable[ImageRef], ahead: ReadAhead | None, *, leave: Container[int] = ()
 ) -> Iterator[tuple[ImageRef, FileContent]]:
-    """Yields each reference with the content of its file, in order; None for known rejects.
+    """Yields each reference with the content of its file, in order; with None for known rejects.
 
     Args:
         root: folder that keys are relative to, with a trailing slash.
         refs: the references to read.
         ahead: how to read the files; None for table rows, whose references contain everything.
-        leave: positions of references whose files are not read; these are yielded with None too.
+        leave: positions of references whose files are not read; these references also come with
+            None.
     """
     if ahead is None:
         return ((ref, None) for ref in refs)  # one by one: a shard may have a million rows

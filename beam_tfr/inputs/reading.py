@@ -48,9 +48,9 @@ def read_image(
 
     Raises:
         RejectError: `not-found`, `changed-while-reading`, `unusable-file`, `empty-file` or
-            `file-too-large`. Possibly temporary: `unreadable` (no permission, a failing service or
-            disk, no disk), and `changed-while-reading` if the file was listed without a version and
-            keeps changing.
+            `file-too-large`. These may be temporary: `unreadable` (no permission, a failing
+            service or disk, no disk), and `changed-while-reading` if the file was listed without a
+            version and keeps changing.
     """
     path = archive_of(file.path, file.place) if file.place else file.path
     if file.size_bytes > max_bytes and _has_exact_size(file, path):

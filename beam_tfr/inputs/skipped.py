@@ -51,10 +51,10 @@ class CountedPaths:
 
 
 class RepeatedFolders(CountedPaths):
-    """Links to folders that are already listed under another path, and so not listed again."""
+    """Links to folders that are already listed under another path, and are not listed again."""
 
     def describe(self) -> str:
-        """Returns a message about the links; empty if there are none."""
+        """Returns a message about the links, or an empty string if there are none."""
         if not self.number:
             return ""
         return (
@@ -67,7 +67,7 @@ class GuessedNames(CountedPaths):
     """Images in zips whose names are not UTF-8 and have no declared encoding."""
 
     def describe(self) -> str:
-        """Returns a message about the names; empty if there are none."""
+        """Returns a message about the names, or an empty string if there are none."""
         if not self.number:
             return ""
         return (
@@ -81,7 +81,7 @@ class PackedLabels(CountedPaths):
     """Files in archives whose names suggest that they hold labels."""
 
     def describe(self) -> str:
-        """Returns a message about the files; empty if there are none."""
+        """Returns a message about the files, or an empty string if there are none."""
         if not self.number:
             return ""
         return (
@@ -105,10 +105,10 @@ class SkippedFiles:
         kinds: kind of name, such as ".txt" -> number of files.
         annotations: extension -> the first files in folders that may hold annotations.
         repeats: links to folders that are already listed under another path.
-        guessed_names: images in zips whose names have no certain encoding.
+        guessed_names: images in zips whose name encoding is uncertain.
         packed_labels: files in archives that may hold labels.
         empty: folders without images next to folders with images.
-        used_exclusions: numbers, from 1, of the patterns of `exclude` that match a file.
+        used_exclusions: 1-based numbers of the `exclude` patterns that match a file.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class SkippedFiles:
             self.repeats.add(path)
 
     def add_guessed_name(self, path: str) -> None:
-        """Counts an image in a zip whose name has no certain encoding."""
+        """Counts an image in a zip whose name encoding is uncertain."""
         with self._lock:
             self.guessed_names.add(path)
 
@@ -254,7 +254,7 @@ class UncountedFiles(SkippedFiles):
 
 
 class UsedExclusions(UncountedFiles):
-    """A thread-safe record that holds only which patterns of `exclude` match a file."""
+    """A thread-safe record of the `exclude` patterns that match a file, and of nothing else."""
 
     def __init__(self, exclusions: Sequence[re.Pattern[str]]) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ UNCOUNTED = UncountedFiles()
 def _compile_reach(pattern: str) -> re.Pattern[str]:
     """Compiles the widest sense of a pattern.
 
-    This is everything below a folder, or the same names with any extension.
+    A folder then matches everything below it; other patterns match names with any extension.
     """
     if pattern.endswith("/"):
         return re.compile(f"{re.escape(pattern)}.*", re.DOTALL)
@@ -299,7 +299,7 @@ def _compile_reach(pattern: str) -> re.Pattern[str]:
 
 
 def describe_skipped(kinds: Mapping[str, int]) -> str:
-    """Returns how many files in a folder are skipped; empty if none are.
+    """Returns how many files in a folder are skipped, or an empty string if none are.
 
     For example, "2 without an image extension (1 .md, 1 other names)".
     """
@@ -310,17 +310,17 @@ def describe_skipped(kinds: Mapping[str, int]) -> str:
 
 
 def count_archives(kinds: Mapping[str, int]) -> int:
-    """Counts the archives among some files that can be inputs."""
+    """Counts the files that are archives and can be inputs."""
     return sum(number for kind, number in kinds.items() if ARCHIVE.fullmatch(kind))
 
 
 def count_packed(kinds: Mapping[str, int]) -> int:
-    """Counts the archives among some files that must be unpacked."""
+    """Counts the files that are archives and must be unpacked."""
     return sum(number for kind, number in kinds.items() if _must_be_unpacked(kind))
 
 
 def count_raw(kinds: Mapping[str, int]) -> int:
-    """Counts the raw camera photos among some files."""
+    """Counts the files that are raw camera photos."""
     return sum(number for kind, number in kinds.items() if RAW.fullmatch(kind))
 
 

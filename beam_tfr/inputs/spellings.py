@@ -21,7 +21,7 @@ _ODD = re.compile(rf"\\|{_ESCAPE.pattern}|^\s|\s\Z")
 _ODDITIES = {
     r"(^|/)[A-Za-z]:[/\\]": "it begins with a Windows drive",
     r"\\": "a backslash separates folders on Windows only",
-    _ESCAPE.pattern: "it has percent escapes, as in addresses",
+    _ESCAPE.pattern: "it has percent escapes, as in URLs",
     r"(^|/)\s|\s(/|\Z)": "it begins or ends with a space",
     r"(^|/)~": "~ does not stand for the home folder",
     r"\$\w|\$\{": "variables such as $HOME are not replaced",
@@ -79,7 +79,7 @@ def is_plain(path: str) -> bool:
 
 
 def list_spellings(path: str, *, remote: bool) -> list[str]:
-    r"""Lists other spellings of a path; none for most paths.
+    r"""Lists other spellings of a path; most paths have none.
 
     ` a\b%20c.jpg` may mean `a/b c.jpg`, or any path in between.
 
@@ -109,7 +109,7 @@ def choose_spelling(path: str) -> str:
 
 
 def describe_oddities(path: str) -> str:
-    """Returns what may be wrong with a path that leads to no file; empty if nothing looks wrong."""
+    """Returns what may be wrong with a path that leads to no file, or "" if nothing looks wrong."""
     oddities = [text for regex, text in _compile_oddities() if regex.search(path)]
     if any(change(path) != path for change in _FORMS):
         oddities.append("its letters may be written in another way (Unicode NFC, NFD)")

@@ -64,11 +64,11 @@ def describe_split_lists(
     first_names: FirstNames | None = None,
     tables: Collection[str] = (),
 ) -> str:
-    """Returns a message about lists of the images in each split; empty if there are none.
+    """Returns a message about lists of the images in each split, or "" if there are none.
 
     Args:
-        folders: folders of all images, and of tables. Lists are looked for in these, in the folders
-            of the first images, in the folders around them, and in subfolders of all of these.
+        folders: folders of all images, and of tables. Lists are looked for in these
+            folders, in those of the first images, in the parents of both, and in all subfolders.
         images: paths of some images; lists may mention them without extensions.
         cure: how to use the splits in the lists.
         first_names: lists folders.
@@ -97,7 +97,7 @@ def describe_split_lists(
 def _choose_unread(candidates: Collection[str], tables: Collection[str]) -> list[str]:
     """Chooses files that may be lists, except tables that are read or that cover one split.
 
-    An example is train.csv, with the labels that a test set lacks.
+    An example of a table of one split is train.csv, with the labels that a test set lacks.
     """
     splits_in = collections.defaultdict[str, set[str]](set)  # folder -> splits of its tables
     for path in candidates:
@@ -163,7 +163,7 @@ def _is_named_so(name: str) -> bool:
 
 
 class _ImagePlaces(NamedTuple):
-    """The places of images that lists may name.
+    """The places of images that lists may mention.
 
     Attributes:
         bases: folders that paths may be relative to.
@@ -183,7 +183,7 @@ class _ImagePlaces(NamedTuple):
 
 
 def _name_folders(images: Iterable[str]) -> set[str]:
-    """Returns the last parts of the paths of the folders that hold some images."""
+    """Returns the last parts of the paths of the folders that hold the images."""
     ends = set[str]()
     for folder in {*map(os.path.dirname, images)}:
         parts = folder.split("/")
@@ -204,12 +204,12 @@ def _lists_images(path: str, images: _ImagePlaces) -> bool:
 
 
 def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
-    """Whether images that a file mentions exist: at least one, or half if the file is far away.
+    """Whether images in a file exist: at least one, or half of them if the file is far away.
 
     Args:
         path, lines: path of the file, and its lines.
         images: where the images may be.
-        is_near: whether the file is near the images, where one existing image suffices.
+        is_near: whether the file is near the images; then one existing image suffices.
     """
     folder = os.path.dirname(path)
     numbers = collections.Counter[bool]()
@@ -226,7 +226,7 @@ def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near
 def _read_lines(path: str) -> list[str]:
     """Returns the first nonblank lines of a file, or the first items of a JSON file.
 
-    Returns none for a table of annotations, or if the file cannot be read.
+    Returns no lines for a table of annotations, or if the file cannot be read.
     """
     with contextlib.suppress(OSError):
         content = storage.read_part(path, 0, _BEGIN_BYTES)

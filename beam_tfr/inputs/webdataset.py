@@ -59,7 +59,7 @@ def _find_tar(patterns: Sequence[str]) -> storage.Entry | None:
 
 
 def _find_label(file: storage.Entry) -> str:
-    """Returns the name of a label file in a tar; empty if there is none.
+    """Returns the name of a label file in a tar, or an empty string if there is none.
 
     Class files always count; JSON and caption files count if the name of the tar is the number of a
     shard.

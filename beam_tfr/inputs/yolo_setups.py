@@ -71,7 +71,7 @@ def describe_label_files(path: str) -> str:
 
 
 def find_setup(path: str) -> str:
-    """Finds the `data.yaml` around a label file; empty if there is none."""
+    """Finds the `data.yaml` around a label file; returns an empty string if there is none."""
     for place in _list_around(posixpath.dirname(path)):
         for name in _SETUPS:
             setup = storage.join(place, name)
@@ -81,7 +81,7 @@ def find_setup(path: str) -> str:
 
 
 def describe_names(path: str) -> str:
-    """Returns how to use a file of class names next to label files; empty for other files."""
+    """Returns how to use a file of class names next to label files, or "" for other files."""
     folder, name = posixpath.split(path)
     if name not in (*_NAMES, _NOTES):
         return ""
@@ -106,7 +106,7 @@ def _list_label_folders(folder: str) -> Iterator[str]:
 
 
 def describe_darknet(path: str) -> str:
-    """Returns which `data.yaml` to write instead of an `obj.data`; empty for other files."""
+    """Returns which `data.yaml` to write instead of an `obj.data`, or "" for other files."""
     lines = _list_darknet_lines(path)
     if not lines:
         return ""
@@ -118,7 +118,7 @@ def _list_around(folder: str) -> list[str]:
 
     For labels/train, these are labels/train, labels, and the folder around labels; for
     train/labels, they are train/labels, train, and the folder around train; otherwise there are
-    fewer, such as one folder with images and labels.
+    fewer folders, such as one folder with images and labels.
 
     Args:
         folder: folder of the label files.
@@ -136,7 +136,7 @@ def _list_around(folder: str) -> list[str]:
 
 
 def _list_lines(around: Sequence[str]) -> str:
-    """Returns, for a message, the lines of a `data.yaml` to write into the last of some folders."""
+    """Returns, for a message, the lines of a `data.yaml` for the last of the folders."""
     root = around[-1]
     darknet = _list_darknet_lines(storage.join(root, _DARKNET))
     if darknet:
@@ -176,7 +176,7 @@ def _list_places(root: str) -> Iterator[str]:
 
 
 def _list_darknet_lines(path: str) -> list[str]:
-    """Returns the lines of a `data.yaml` for an `obj.data`; none for other files."""
+    """Returns the lines of a `data.yaml` for an `obj.data`, or an empty list for other files."""
     pairs = [line.partition("=") for line in _read_text(path).splitlines()]
     values = {key.strip(): value.strip() for key, _, value in pairs}
     lines = []
@@ -192,10 +192,10 @@ def _list_darknet_lines(path: str) -> list[str]:
 
 
 def _find_beside(path: str, value: str) -> str:
-    """Returns the path of a file that an `obj.data` mentions, relative to its folder; else empty.
+    """Returns the path of a file that an `obj.data` mentions, relative to its folder, or "".
 
-    The path in the file is relative to the folder in which Darknet runs, which may be the folder
-    above, or have another name: `data/train.txt`.
+    The path in the file, such as `data/train.txt`, is relative to the folder in which Darknet runs.
+    That folder may be the one above, and `data` may have another name here.
     """
     folder = posixpath.dirname(path)
     below = value.partition("/")[2]
@@ -212,7 +212,7 @@ def _is_there(path: str) -> bool:
 
 
 def _find_label_file(folder: str) -> str:
-    """Returns a label file if one is among the first files in a folder; else empty."""
+    """Returns a label file if one is among the first files in a folder, or an empty string."""
     listed = FirstNames().list_names(folder, _MOST_LISTED)
     texts = sorted(name for name in listed if name.endswith(".txt") and name not in _NAMES)
     for name in texts[:FIRST_LINES]:
@@ -223,27 +223,27 @@ def _find_label_file(folder: str) -> str:
 
 
 def _read_file(path: str) -> bytes:
-    """Returns the content of a file, or the beginning of a long one; empty if it cannot be read."""
+    """Returns the beginning of a file, or empty bytes if the file cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return storage.read_bytes(path, max_bytes=_MOST_BYTES)
     return b""
 
 
 def _read_text(path: str) -> str:
-    """Returns the text of a small file; empty if the file cannot be read, or is not UTF-8."""
+    """Returns the text of a small file, or "" if the file cannot be read, or is not UTF-8."""
     with contextlib.suppress(UnicodeDecodeError):
         return _read_file(path).decode("utf-8-sig")
     return ""
 
 
 def _read_names(path: str) -> list[str]:
-    """Returns the lines in a file of class names; none if it cannot be read, or lists images."""
+    """Returns the lines in a file of class names; none if it cannot be read or lists images."""
     names = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
     return [] if any(map(_NAME_OF_IMAGE.search, names)) else names
 
 
 def _read_notes(path: str) -> list[str]:
-    """Returns the class names in notes.json, if their ids count from 0; else none."""
+    """Returns the class names in notes.json; none if their ids do not count from 0."""
     try:
         categories = parse_json(_read_file(path))["categories"]
         name_of = {category["id"]: category["name"] for category in categories}

@@ -64,7 +64,7 @@ def _is_declared(info: ZipInfo) -> bool:
 
 
 def _read_unicode_path(info: ZipInfo) -> str:
-    """Returns the UTF-8 name that some programs add to a name in another encoding; may be empty.
+    """Returns the UTF-8 name that some programs add to a name in another encoding, or "".
 
     Format: section 4.6.9 of PKWARE's APPNOTE.TXT.
     """

@@ -134,7 +134,7 @@ def tensor_of(data: bytes) -> NDArray[Any] | None:
 
 
 def label_of(values: Values) -> str:
-    """Returns the class of a record as text, or its labels as numbers; empty if it has none.
+    """Returns the class of a record as text, or its labels as numbers, or "" if it has neither.
 
     Several classes, such as those of boxes, are each named once, with a number: "7 RBC, WBC".
     """

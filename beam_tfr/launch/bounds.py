@@ -45,7 +45,7 @@ class _Usage(NamedTuple):
         return cls(peak, time.process_time(), opened.num_bytes)
 
     def describe_excess(self, before: "_Usage") -> str:
-        """Returns the use of a resource since `before`; empty if it is not more than allowed."""
+        """Returns the use of a resource since `before`, or "" if it is not more than allowed."""
         num_bytes = self.opened_bytes - before.opened_bytes
         grown = self.peak_bytes - before.peak_bytes
         if grown > MOST_BYTES + BYTES_PER_BYTE * num_bytes:

@@ -106,5 +106,5 @@ class ExportMark:
 
 
 def _describe_changes(content: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
-    """Returns how a mark differs from the expected one; empty if it does not differ."""
+    """Returns how a mark differs from the expected one, or an empty list if it does not differ."""
     return differences.describe_changes({name: content.get(name) for name in expected}, expected)

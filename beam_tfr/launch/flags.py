@@ -172,7 +172,7 @@ def _choose_node_workers(portable: beams.PortableOptions, flags: Sequence[str]) 
 
 
 def engine_advice(runner: PipelineRunner | None, beam_options: PipelineOptions) -> str:
-    """Returns which flag lets another engine use all of its cores; empty if no flag is needed."""
+    """Returns which flag lets another engine use all of its cores, or "" if no flag is needed."""
     flink = beam_options.view_as(beams.FlinkRunnerOptions)
     is_cluster = flink.flink_master not in _THIS_MACHINE
     is_flink = type(runner).__name__ == "FlinkRunner"

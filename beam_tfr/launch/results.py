@@ -363,7 +363,7 @@ class Result(Printable):
             yield f"note:    {note}"
 
     def describe_new_ids(self) -> str:
-        """Returns how label ids differ from those in the replaced dataset; empty if none differ."""
+        """Returns how label ids differ from those in the replaced dataset, or "" if none differ."""
         if not self.new_ids:
             return ""
         note = f"class ids have changed since the replaced dataset: {self.new_ids}"
@@ -422,7 +422,7 @@ class Result(Printable):
 
 
 def _describe_palettes(dataset: Manifest) -> str:
-    """Returns a sentence about conflicting palettes of masks; empty if there are none."""
+    """Returns a sentence about conflicting palettes of masks, or "" if there are none."""
     if not any(companion.marks_places for companion in dataset.feature_kinds.companions):
         return ""
     shards = [shard.name for shard in planned_shards(dataset)]

@@ -94,7 +94,7 @@ class _Comparison:
         )
 
     def find_obstacle(self) -> str:
-        """Returns the reason why no record can be copied; empty if some records can be."""
+        """Returns the reason why no record can be copied, or "" if some records can be."""
         stricter = [name for name in self.changed_options if not self._is_looser(name)]
         if self._follow_pixels:
             names = ("feature_columns", *BOX_OPTIONS, "pair")

@@ -456,7 +456,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
     ) -> dict[str, Any]:
         """Returns the options that can change a record, a shard or a reject, as JSON values.
 
-        Digests cover them, and the manifest holds them.
+        Digests cover these options, and the manifest holds them.
 
         Args:
             classes: content of the file in `classes`.

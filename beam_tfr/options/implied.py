@@ -99,7 +99,7 @@ def implied_options(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _annotation_options(table: str) -> dict[str, Any]:
-    """Returns the options that a table of annotations implies; for other tables, an empty dict."""
+    """Returns the options that a table of annotations implies, or {} for other tables."""
     return ANNOTATIONS.get(table_suffix(table), {})
 
 

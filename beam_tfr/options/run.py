@@ -86,7 +86,7 @@ class RunOptions(DisplayOptions):
 
     @property
     def allows_rejects(self) -> bool:
-        """Whether an option allows rejects, so that a damaged archive may count as one."""
+        """Whether an option allows rejects, so that a damaged archive may count as a reject."""
         return bool(self.max_rejects)
 
 

@@ -19,7 +19,7 @@ DESTRUCTIVE = "overwrite"  # never suggested for a misspelled flag
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """The properties of one option, except its field of an options class.
+    """The properties of an option, apart from its field in an options class.
 
     Attributes:
         help: help text, for --help-all, docs/options.md and the template.
@@ -244,7 +244,7 @@ def _parse_value(name: str, about: Option, value: Any) -> Any:
 def shown_default(field: dataclasses.Field[Any]) -> str:
     """Returns the default of an option as help and documentation show it.
 
-    Empty if the default means "not set".
+    Returns an empty string if the default means "not set".
     """
     if field.default is False or field.default in (None, "", ()):
         return ""

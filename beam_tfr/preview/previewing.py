@@ -475,7 +475,7 @@ def _describe_splits(plan: Plan, sample: ConvertedSample, listing: Listing) -> I
 
 
 def _label_sources(plan: Plan, sample: ConvertedSample) -> list[SourceHashes]:
-    """Returns the sources in the sample with their classes; empty unless each has one class."""
+    """Returns the sources in the sample with their classes; none unless each has one class."""
     label = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None).label
     if label is None or label.is_list:
         return []

@@ -352,7 +352,7 @@ def convert_sample(
 
 
 def _sha256_of(record: Record, names: RecordNames) -> str:
-    """Returns the SHA-256 of a record's source, in hex; empty if the record states none."""
+    """Returns the SHA-256 of a record's source, in hex, or "" if the record states none."""
     if not names.sha256 or not isinstance(record.values, MadeValues):
         return ""
     (sha256,) = record.values.values[names.sha256]

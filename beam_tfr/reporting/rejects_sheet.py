@@ -100,7 +100,7 @@ def _read_left_rejects(folder: str, path: str, sources: Sequence[str]) -> ShownR
 
 
 def _find_left_rejects(folder: str) -> str:
-    """Returns the path of the rejects that a failed run has left behind; empty without any."""
+    """Returns the path of the rejects that a failed run has left behind, or an empty string."""
     for output in (folder, storage.work_path(folder, FIRST_FOLDER)):
         path = storage.work_path(output, REJECTS_FILE)
         if storage.find(path):
@@ -115,7 +115,7 @@ def _heading(group: RejectsOfReason) -> str:
 
 
 def _cells(group: RejectsOfReason) -> list[sheets.Cell]:
-    """Returns a thumbnail for each reject, gray if its source does not decode."""
+    """Returns a thumbnail for each reject, gray if its source cannot be decoded."""
     images = {thumbnail.key: thumbnail.image for thumbnail in group.pictures}
     cells = []
     for reject in group.rejects:

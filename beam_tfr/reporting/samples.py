@@ -221,7 +221,7 @@ class RecordPictures:
 
 
 def _first_bytes(record: InspectedRecord, feature: str) -> bytes:
-    """Returns the first value of a bytes feature of a record; empty without one."""
+    """Returns the first value of a bytes feature of a record, or empty bytes if there is none."""
     match record.values.get(feature):
         case [bytes(text), *_]:
             return text

@@ -90,7 +90,7 @@ def _draw_numbers(name: str, values: list[float]) -> tuple[Markup, str]:
 
 
 def _describe_outside(numbers: Floats) -> str:
-    """Returns a sentence about the values that a chart leaves out; empty if there are none."""
+    """Returns a sentence about the values that a chart leaves out, or "" if there are none."""
     if not len(numbers):
         return ""
     least = charts.format_number(numbers.min())

@@ -153,7 +153,7 @@ def name_folds(number: int) -> list[str]:
 
 
 def shares_of(options: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Returns split -> its share of the images, in the usual order; empty without shares.
+    """Returns split -> its share of the images, in the usual order, or {} if no shares are set.
 
     Args:
         options: the options of a conversion, or those in a manifest.

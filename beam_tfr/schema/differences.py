@@ -43,7 +43,7 @@ def find_new_codecs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]
 
 
 def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
-    """Returns a message about splits that a dataset no longer has; empty if there are none.
+    """Returns a message about splits that a dataset no longer has, or "" if there are none.
 
     Args:
         old: split that the dataset had -> its number of images.
@@ -59,7 +59,7 @@ def describe_lost_splits(old: Mapping[str, int], new: Collection[str]) -> str:
 
 
 def describe_id_changes(old: Sequence[str], new: Sequence[str]) -> str:
-    """Returns how label ids differ, as "cat 0 -> 1, dog 1 -> 2, new: bird"; empty if none differ.
+    """Returns how label ids differ, as "cat 0 -> 1, dog 1 -> 2, new: bird", or "" if none differ.
 
     Args:
         old, new: class names in the order of their ids.

@@ -152,7 +152,7 @@ def parse_label_ids(label_ids: bytes) -> tuple[int, ...] | None:
 
 
 def label_ids_of(ref: bytes) -> tuple[int, ...]:
-    """Returns the label ids of an encoded reference; empty if it has none yet."""
+    """Returns the label ids of an encoded reference, or an empty tuple if it has none yet."""
     return parse_label_ids(EncodedRef.parse(ref).label_ids) or ()
 
 

@@ -130,7 +130,7 @@ def describe_starved(cause: str) -> str:
 
 
 def explain_starved(error: BaseException) -> str:
-    """Returns what ran out, and what to do; empty if neither memory nor threads ran out."""
+    """Returns what ran out, and what to do, or "" if neither memory nor threads ran out."""
     cause = f"{type(error).__name__}: {error}"
     return f"{describe_starved(cause)}: {MORE_ROOM}" if tells_starved(cause) else ""
 

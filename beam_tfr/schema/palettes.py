@@ -37,7 +37,7 @@ class Palette(NamedTuple):
         return self._replace(colors=tuple(colors), used=tuple(used))
 
     def find_conflict(self, other: "Palette") -> str:
-        """Returns how two masks use a color or index differently; empty if they do not."""
+        """Returns how two masks use a color or index differently, or "" if they do not."""
         if other.colors == self.colors:
             return ""
         for index in sorted({*self.used} & {*other.used}):
@@ -86,7 +86,7 @@ def add_palette(kept: list[Palette], palette: Palette) -> None:
 
 
 def describe_palettes(palettes: Iterable[Palette]) -> str:
-    """Returns a message about masks whose palettes conflict; empty if there are none."""
+    """Returns a message about masks whose palettes conflict, or "" if there are none."""
     kept = list[Palette]()
     for palette in palettes:
         add_palette(kept, palette)

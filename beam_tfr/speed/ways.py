@@ -98,7 +98,7 @@ def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
 
 
 def _find_problem(path: str) -> str:
-    """Returns the reason why TensorFlow cannot read a path on gs://; empty if it can."""
+    """Returns the reason why TensorFlow cannot read a path on gs://, or "" if it can."""
     try:
         check_access(path)
     except DataError as error:

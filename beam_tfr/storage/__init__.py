@@ -245,7 +245,7 @@ def sha256(path: str) -> str:
 
 
 def sha256_of_small(path: str, max_bytes: int) -> str:
-    """Returns the SHA-256 of a file in hex; empty if the file has more than `max_bytes` bytes.
+    """Returns the SHA-256 of a file in hex, or "" if the file has more than `max_bytes` bytes.
 
     Raises the errors of `open_binary`.
     """
@@ -388,7 +388,7 @@ def is_link(path: str) -> bool:
 
 
 def find_link(folder: str) -> str:
-    """Returns the first symbolic link in or below a folder on disk; empty if there is none."""
+    """Returns the first symbolic link in or below a folder on disk, or "" if there is none."""
     return backend_of(folder).find_link(folder)
 
 

@@ -56,7 +56,7 @@ class NameRules(NamedTuple):
         )
 
     def find_problem(self, folder: str, name: str) -> str:
-        """Returns the reason why a file in a folder cannot have this name; empty if it can."""
+        """Returns the reason why a file in a folder cannot have this name, or "" if it can."""
         path = f"{folder.rstrip('/')}/{name}"
         encoded = os.fsencode(path)
         if len(encoded) > self.path_bytes:

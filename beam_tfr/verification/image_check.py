@@ -113,7 +113,7 @@ def image_problems(
 
 
 def _identify(data: bytes) -> str:
-    """Returns the format of an image; empty if the bytes are not an image."""
+    """Returns the format of an image, or an empty string if the bytes are not an image."""
     try:
         return formats.identify(data)
     except RejectError:

@@ -104,7 +104,7 @@ class SourceCheck(contextlib.AbstractContextManager["SourceCheck"]):
         return ProblemKind.SOURCE_CHANGED, "has changed"
 
     def _read_sha256(self, key: str) -> str:
-        """Returns the SHA-256 of a source, in hex; empty if it is larger than any image can be."""
+        """Returns the SHA-256 of a source, in hex, or "" if it is larger than any image can be."""
         source = self._sources.find(key)
         if source.place:
             is_large = source.size_bytes > _LARGE_BYTES or is_in_parquet(source.place)
