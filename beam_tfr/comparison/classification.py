@@ -1,4 +1,4 @@
-"""Finds the rows in two tables of contents that belong together, and how they differ.
+"""Pairs the rows of two tables of contents that belong together, and finds how they differ.
 
 Columns are compared by numbers that stand for their values: see `Codes`.
 """
@@ -17,7 +17,7 @@ _NULL = -1  # the code of a cell without a value
 
 
 class DifferenceKind(enum.StrEnum):
-    """How a record differs; a record in both datasets can be of several kinds."""
+    """How a record differs; a record that is in both datasets can differ in several ways."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -30,10 +30,10 @@ class DifferenceKind(enum.StrEnum):
 
 
 class RowPairs(NamedTuple):
-    """The numbers of the rows in the old and the new table that belong together.
+    """The numbers of the rows that belong together in the old and the new table.
 
-    Both arrays are int64 [n]. For records that are only in one dataset, the array of the other is
-    empty.
+    Both arrays are int64 [n]. For records that are in only one dataset, the array of the other
+    dataset is empty.
     """
 
     old: Numbers
@@ -59,9 +59,9 @@ class Codes(NamedTuple):
 
 
 def classify_rows(old: Any, new: Any) -> tuple[dict[DifferenceKind, RowPairs], int]:
-    """Sorts the rows in two tables by how they differ.
+    """Sorts the rows of two tables by how they differ.
 
-    Rows of both tables are matched by key, or otherwise by the checksum of the source.
+    Rows of the two tables are matched by key or, failing that, by the checksum of the source.
 
     Args:
         old, new: results of `read_compared_contents`.
@@ -141,7 +141,7 @@ def _compare_pairs(
 
 
 def table_columns(old: Any, new: Any) -> list[str]:
-    """Returns the names of the columns from tables that both datasets have."""
+    """Returns the names of those columns from tables that are in both datasets."""
     names = [name for name in new.column_names if name.startswith(TABLE_PREFIX)]
     return [name for name in names if name in old.column_names]
 

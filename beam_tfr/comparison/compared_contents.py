@@ -15,8 +15,8 @@ _COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # in eve
 def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
     """Reads the columns to compare from a dataset's contents, as a `pyarrow.Table`.
 
-    It has all `_COLUMNS`, with nulls where the contents lack a column, and the columns that come
-    from tables, with `TABLE_PREFIX`.
+    The table has all `_COLUMNS`, with nulls where the contents lack a column, and the columns that
+    come from tables, prefixed with `TABLE_PREFIX`.
 
     Args:
         dataset: manifest of the dataset.
@@ -42,7 +42,7 @@ def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object
 
 
 def _choose_columns(dataset: Manifest) -> dict[str, str]:
-    """Returns name in the compared table -> name in the contents; the key comes first."""
+    """Returns column of the compared table -> column of the contents; the key comes first."""
     names = dataset.contents_schema().names
     columns = {name: name for name in _COLUMNS if name in names}
     stored = dataset.contents_columns

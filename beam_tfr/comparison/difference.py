@@ -43,7 +43,7 @@ class _Contents(NamedTuple):
 class Difference(Printable):
     """The differences between two datasets.
 
-    `str()` makes the text that `beam-tfr diff` prints.
+    `str()` returns the text that `beam-tfr diff` prints.
 
     Attributes:
         old, new: manifests of the datasets.
@@ -77,11 +77,12 @@ class Difference(Printable):
     def records(self, kind: str, most: int | None = None) -> Iterator[dict[str, Any]]:
         """Yields the records of a kind: the first `most`, or all.
 
-        They are in the order of the new dataset, or for removed records, of the old one.
+        The records are in the order of the new dataset; removed records are in the order of the old
+        dataset.
 
-        Each is {"kind", "key"}. If the record was renamed or relabelled, is in another split or has
-        other columns, "old" and "new" hold the values that differ, as column -> value. Keys and
-        strings of more than 1,000 characters are None.
+        Each record is a dict with "kind" and "key". If the record was renamed or relabelled, is in
+        another split or has other columns, "old" and "new" hold the values that differ, as
+        column -> value. Keys and strings of more than 1,000 characters are None.
 
         Raises:
             UsageError: there is no such kind.
@@ -142,8 +143,8 @@ class Difference(Printable):
         yield f"unchanged: {counted(self.unchanged, 'record')}"
         if not changes and not any(self.counts.values()):
             yield (
-                "the digests differ in data that contents do not hold: bytes of records, their "
-                "order, statistics"
+                "the digests differ because of data that contents do not hold: the bytes or the "
+                "order of records, or statistics"
             )
 
     def _record_lines(self, kind: DifferenceKind, most: int) -> Iterator[str]:
@@ -170,7 +171,8 @@ def diff(
 
     Args:
         old, new: folders of datasets, local or gs://.
-        progress: called with a `Progress` for each shard; it counts the records in both datasets.
+        progress: called for each shard with a `Progress`, which counts the records in both
+            datasets.
 
     Raises:
         UsageError: a path is malformed.
@@ -207,7 +209,7 @@ def _read_rows(table: Any, rows: Numbers) -> Iterator[dict[str, Any]]:
 def _differing_values(
     names: Sequence[str], old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Returns the values that differ between two rows, as {"old": …, "new": …} per column.
+    """Returns the values that differ between two rows: {"old": {column: value}, "new": {…}}.
 
     The result is empty if no value differs, or if a row is missing.
     """
@@ -229,7 +231,7 @@ def _headline(title: str, dataset: Manifest) -> str:
 
 
 def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
-    """Lists a line for each difference in options, counts, boxes and class ids."""
+    """Returns a line for each difference in options, counts, boxes, masks and class ids."""
     lines = describe_changes({"options": old.options}, {"options": new.options})
     after = _count_images(new)
     for field, before in _count_images(old).items():
@@ -247,7 +249,7 @@ def _describe_manifest_changes(old: Manifest, new: Manifest) -> list[str]:
 
 
 def _count_images(dataset: Manifest) -> dict[str, dict[str, int]]:
-    """Returns name -> number for the numbers that are compared."""
+    """Returns the numbers of images that are compared: kind of number -> name -> number."""
     classes = collections.Counter[str]()
     for split in dataset.splits.values():
         classes.update(split.class_counts)

@@ -1,1 +1,1 @@
-"""Reports to users: the terminal, progress, HTML for notebooks."""
+"""Shows messages, progress and results to users, on terminals and in notebooks."""

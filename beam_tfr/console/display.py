@@ -32,7 +32,7 @@ class Progress(NamedTuple):
         stage: name of the stage: "starting", "listing", "converting", "publishing", "verifying".
         done: number of items finished so far, including those of an earlier run.
         total: total number of items; 0 if it is not known yet.
-        shards, num_shards: number of finished shards, and of all shards; both 0 if there are none.
+        shards, num_shards: numbers of finished shards and of all shards; 0 if there are no shards.
         num_bytes: bytes read so far by this command.
         rejected: images rejected by this command.
     """
@@ -64,9 +64,10 @@ _NO_PACE = Pace(0.0, 0.0, 0.0)
 
 
 class _Lines:
-    """Prints messages, and the progress every `LINE_S`, each on its own line.
+    """Prints messages, and the progress every `LINE_S` seconds, each on a line of its own.
 
-    While there is no news, such as before a service answers, a thread repeats the last progress.
+    While there is no new progress, for example before a service answers, a thread repeats the last
+    line.
     """
 
     def __init__(self, stream: IO[str], command: str) -> None:
@@ -116,7 +117,7 @@ class _Lines:
 
 
 class _JsonLines(_Lines):
-    """Prints messages, the progress every `LINE_S`, and the final progress, as JSON objects."""
+    """Prints messages, the progress every `LINE_S` seconds, and the final progress as JSON."""
 
     def stop(self) -> None:
         super().stop()
@@ -165,19 +166,20 @@ class _Live(_Lines):
 
 
 class Display:
-    """A context manager that shows progress on a stream, live or as a line every `LINE_S`.
+    """A context manager that shows progress on a stream, live or as a line every `LINE_S` seconds.
 
     rich draws the progress (in a notebook, using ipywidgets), and computes rates and the time left.
-    Rates are measured from the first progress of a stage, so the work of an earlier run and the
-    start of the engine do not count.
+    Rates are measured from the first progress of a stage, so they exclude the work of an earlier
+    run and the time to start the engine.
 
     Args:
-        stream: a terminal, a notebook's cell, or anything else.
-        command: name of the command, at the start of each line.
+        stream: a terminal, a notebook's cell, or any other stream.
+        command: name of the command, shown at the start of each line.
         noun: plural noun for the counted items.
-        progress_format: one of `FORMATS`; auto is live on a terminal and in a cell, else plain.
-        quiet: whether to show no progress; messages of `say` remain.
-        spell: rewrites the options in messages of `say`.
+        progress_format: one of `FORMATS`; "auto" is live on terminals and in cells, otherwise
+            "plain".
+        quiet: whether to hide the progress, but not the messages of `say`.
+        spell: function that rewrites the options in messages of `say`.
     """
 
     def __init__(
@@ -277,7 +279,7 @@ def _build_bars(console: Console, *, transient: bool) -> RichProgress:
 
 @contextlib.contextmanager
 def on_stderr(command: str, **options: Any) -> Iterator[Display]:
-    """Builds a `Display` on standard error, or in a notebook's cell, with these options."""
+    """Creates a `Display` with these options on standard error or in a notebook's cell."""
     with own_stderr() as stream, Display(stream, command, **options) as display:
         yield display
 
@@ -308,7 +310,7 @@ def describe(progress: Progress, noun: str, pace: Pace) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Formats seconds for people: "40 s", "12 min", "3 h 20 min"."""
+    """Formats a number of seconds for people: "40 s", "12 min", "3 h 20 min"."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)

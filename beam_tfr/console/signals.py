@@ -22,7 +22,7 @@ arrived = threading.Event()
 def raise_interrupts() -> None:
     """Lets both signals raise KeyboardInterrupt from now on.
 
-    An ignored signal stays ignored, such as SIGINT in a background command of a script.
+    A signal that is ignored, such as SIGINT in a background command of a script, stays ignored.
     """
     _handle_signals(_raise_interrupt)
     sys.unraisablehook = _report_unraisable
@@ -49,7 +49,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def exit_interrupted(message: str = f"beam-tfr: {ADVICE}") -> NoReturn:
-    """Ends the process with a line, without waiting for threads and destructors."""
+    """Prints a line and ends the process, without waiting for threads or destructors."""
     with contextlib.suppress(OSError):  # standard error is closed
         os.write(2, f"{message}\n".encode())
     os._exit(INTERRUPTED)

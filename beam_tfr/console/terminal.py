@@ -44,9 +44,9 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def own_stderr() -> Iterator[IO[str]]:
-    """Opens a copy of standard error, which is redirected while a local engine runs.
+    """Opens a copy of standard error, because a local engine runs with standard error redirected.
 
-    In a notebook, it is the cell.
+    In a notebook, yields the stream of the cell.
     """
     with contextlib.ExitStack() as stack:
         stream: IO[str] = sys.stderr or _nowhere()  # it may be closed
@@ -86,18 +86,18 @@ _LONG_VALUE = re.compile(r"(?<![?&]project)=[^&#;]{5,}")  # a job's project is n
 def without_secrets(text: str) -> str:
     """Masks passwords and signatures: "https://***@host/x.jpg?X-Goog-Signature=***".
 
-    In the query of a URL, any value longer than a typical size or number may be a secret, whatever
-    its name is.
+    In the query of a URL, any value that is longer than a typical size or number may be a secret,
+    whatever the name of its parameter.
     """
     masked = _SECRETS.sub(lambda match: f"{match['name'] or ''}***", text)
     return _QUERY.sub(lambda match: _LONG_VALUE.sub("=***", match[0]), masked)
 
 
 def as_message(text: str) -> str:
-    """Returns a line of a message, which is safe to print and not too long.
+    """Makes a line of a message safe to print and not too long.
 
-    Names and values in it may be anything: secrets are masked, control characters are escaped, and
-    the middle of a long word, such as a path, is left out.
+    The line may contain any names and values: secrets are masked, control characters are escaped,
+    and the middle of a long word, such as a path, is left out.
     """
     line = _LONG_WORD.sub(lambda word: shorten(word[0]), without_secrets(text))
     end = "…" if len(line) > _LONGEST_LINE else ""
@@ -105,7 +105,7 @@ def as_message(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Leaves out the middle of a string if it is long."""
+    """Leaves out the middle of a long string."""
     if len(text) <= MOST_CHARACTERS:
         return text
     half = MOST_CHARACTERS // 2
@@ -145,7 +145,7 @@ def print_message(*lines: str) -> None:
 
 
 class Printable:
-    """A result that looks the same when printed, in a Python session and in a notebook."""
+    """A result that print(), a Python session and a notebook show as the same text."""
 
     def lines(self) -> Iterator[str]:
         """Yields the lines of the result, with options named as in Python."""

@@ -18,8 +18,8 @@ class Cluster(NamedTuple):
     """Images that are copies of each other.
 
     Attributes:
-        images: rows of the images, starting with the one to keep, which has the most pixels in its
-            source.
+        images: rows of the images; the first is the image to keep, whose source has the most
+            pixels.
         crosses_splits: whether the images are in several splits.
         crosses_classes: whether the images have different classes.
     """
@@ -34,11 +34,11 @@ class Clusters(NamedTuple):
 
     Attributes:
         trusted: the clusters to act on: first those that cross splits, then those that cross
-            classes, larger ones first.
-        too_large: the clusters of more than `MOST_IN_CLUSTER` images, in which only equal bytes are
-            trusted.
-        crowded: images outside these clusters that may have more copies, because too many others
-            look like them.
+            classes, then the others; larger clusters come first in each of these groups.
+        too_large: the clusters of more than `MOST_IN_CLUSTER` images, in which only images with
+            equal bytes are trusted to be copies.
+        crowded: images outside the clusters that are too large, but which may have more copies,
+            because too many other images look like them.
     """
 
     trusted: list[Cluster]
@@ -51,7 +51,7 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
 
     Args:
         images: the images of the dataset.
-        distance: number of bits by which the hashes of near copies may differ; None compares
+        distance: number of bits by which the hashes of near copies may differ; None to compare
             only bytes.
     """
     hashed = images.hashed
@@ -72,7 +72,7 @@ def find_clusters(images: ComparedImages, distance: int | None) -> Clusters:
 def cluster_pairs(
     images: ComparedImages, equal_pairs: Rows, near_pairs: Rows, crowded: Rows
 ) -> Clusters:
-    """Makes clusters from pairs: int64 [pairs, 2], rows of `images`.
+    """Makes clusters from pairs of rows of `images`: int64 [pairs, 2].
 
     Args:
         images: the images in all pairs, in the order of their records.

@@ -9,15 +9,15 @@ from beam_tfr.copies.hashes import Rows
 
 
 class Components:
-    """The connected components of images, whose pairs are linked one after another.
+    """The connected components of images, which are linked pair by pair.
 
     Several threads may use this object. The result does not depend on the order of the pairs.
 
     Args:
-        number: number of images; none are linked at first.
+        number: number of images, which are not linked at first.
 
     Attributes:
-        first: for each image, the smallest image in its component: int64 [images].
+        first: for each image, the first image of its component: int64 [images].
     """
 
     def __init__(self, number: int) -> None:
@@ -62,7 +62,7 @@ class Components:
 
 
 def _follow(first: Rows) -> Rows:
-    """Follows links until each image points to the smallest image in its component."""
+    """Follows links until each image points to the first image of its component."""
     while True:
         following = first[first]
         if np.array_equal(following, first):

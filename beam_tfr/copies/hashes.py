@@ -1,7 +1,8 @@
 """Measures distances between perceptual hashes, which `images.appearance` computes.
 
 Mirroring an image inverts every second bit of its hash. A hash is therefore stored in two halves:
-bits that stay, and bits that turn. The halves also give the distance to the mirrored image.
+bits that stay the same, and bits that turn. The distance to a mirrored image can then be computed
+from the same halves.
 """
 
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Hashes(NamedTuple):
         return Hashes(self.staying[images], self.turning[images])
 
     def are_near(self, left: Rows, right: Rows, distance: int) -> npt.NDArray[np.bool_]:
-        """Whether each pair of images, possibly mirrored, is at most `distance` bits apart."""
+        """Whether the images of each pair differ in at most `distance` bits, perhaps mirrored."""
         near = _count_differences(self.staying, left, right) <= distance
         candidates = np.flatnonzero(near)
         apart = self.distances(left[candidates], right[candidates])
@@ -56,7 +57,7 @@ class Hashes(NamedTuple):
         return near
 
     def distances(self, left: Rows, right: Rows) -> Rows:
-        """Counts the bits in which each pair differs, or would differ with one image mirrored."""
+        """Counts the bits in which each pair differs, with one image mirrored if that is fewer."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
         return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)

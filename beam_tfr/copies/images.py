@@ -64,15 +64,15 @@ class HashedImages(NamedTuple):
 
 
 class ComparedImages(NamedTuple):
-    """The images of a dataset to compare, in the order of its records.
+    """The images of a dataset that are compared, in the order of the records.
 
     Attributes:
-        keys: `pyarrow.ChunkedArray` of their keys; null if a key is too long for contents.
+        keys: `pyarrow.ChunkedArray` of the keys; null for a key that is too long for contents.
         split_names: names of the splits.
         splits: number of the split of each image: int64 [images].
         label_names: the class, or classes, that each number represents.
-        labels: number of the class, or classes, of each image: int64 [images]; `NO_LABEL` without
-            one.
+        labels: number of the class, or classes, of each image: int64 [images]; `NO_LABEL` for an
+            image without a class.
         pixels: number of pixels of the sources: int64 [images].
         hashed: the hashes of the images.
     """
@@ -133,7 +133,7 @@ def read_some_images(dataset: Manifest, rows: Rows) -> ComparedImages:
 
 
 def divide_rows(dataset: Manifest, rows: Rows) -> Iterator[tuple[PlannedShard, Rows]]:
-    """Yields shards that hold some records, each with the records' numbers in the shard.
+    """Yields each shard that holds some of the records, and the numbers of these in the shard.
 
     Args:
         dataset: manifest of the dataset.
@@ -160,13 +160,13 @@ def read_hashed_images(dataset: Manifest, shard: ShardEntry) -> HashedImages:
 
 
 def choose_columns(dataset: Manifest) -> list[str]:
-    """Chooses the columns of the contents that are needed to compare images."""
+    """Returns the columns of the contents that are needed to compare images."""
     wanted = {_KEY, _SPLIT, _LABEL, _SOURCE, _HASH, _CONTRAST, *_side_columns(dataset)}
     return [name for name in dataset.contents_schema().names if name in wanted]
 
 
 def _side_columns(dataset: Manifest) -> list[str]:
-    """Returns the columns of height and width: of the sources, otherwise of the stored images."""
+    """Returns the columns with the sides of the sources or, failing that, of the stored images."""
     columns = dataset.contents_columns
     for sides in ((SOURCE_HEIGHT, SOURCE_WIDTH), (HEIGHT, WIDTH)):
         if columns.keys() >= {*sides}:
@@ -175,7 +175,7 @@ def _side_columns(dataset: Manifest) -> list[str]:
 
 
 def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
-    """Joins images from the contents of all shards.
+    """Joins the images in the contents of several shards.
 
     Args:
         dataset: the dataset.
@@ -199,7 +199,7 @@ def join_images(dataset: Manifest, tables: Iterable[Any]) -> ComparedImages:
 
 
 def _read_hashes(table: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """Reads a column of hashes as uint8 [rows, 32], and whether each row has one."""
+    """Returns a column of hashes as uint8 [rows, 32], and whether each row has a hash."""
     if name not in table.column_names:
         return np.zeros((len(table), HASH_BYTES), np.uint8), np.zeros(len(table), bool)
     column = table.column(name)
@@ -245,7 +245,7 @@ def _number_labels(table: Any, class_names: Sequence[str]) -> tuple[Rows, Sequen
 
 
 def _count_pixels(table: Any, sides: Sequence[str]) -> Rows:
-    """Returns the number of pixels of each row; 0 if it is unknown."""
+    """Returns the number of pixels of the image in each row; 0 if the number is unknown."""
     pixels = np.ones(len(table), np.int64) if sides else np.zeros(len(table), np.int64)
     for side in sides:
         pixels *= np.asarray(table.column(side).fill_null(0)).astype(np.int64)
@@ -266,9 +266,9 @@ class SampledImage(NamedTuple):
     """An image of a sample that is not in a dataset yet.
 
     Attributes:
-        key, split, classes: those of its reference.
-        pixels: number of pixels of its source.
-        sha256: SHA-256 of its source, in hex.
+        key, split, classes: those of the image's reference.
+        pixels: number of pixels of the source.
+        sha256: SHA-256 of the source, in hex.
         appearance: the appearance of the stored image.
     """
 
@@ -281,7 +281,7 @@ class SampledImage(NamedTuple):
 
 
 def join_sample(sample: Sequence[SampledImage]) -> ComparedImages:
-    """Joins images from the images of a sample."""
+    """Joins the images of a sample."""
     pa = need_pyarrow()
     splits = sorted({image.split for image in sample})
     texts = [", ".join(sorted(set(image.classes))) for image in sample]

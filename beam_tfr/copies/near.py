@@ -1,16 +1,16 @@
 """Finds near copies: images whose hashes differ by at most a given number of bits.
 
 Comparing every image with every other would take too long. The bits of a hash are therefore divided
-into so many bands that two near hashes differ by at most two bits in one of the bands (see Qin et
+into so many bands that two near hashes differ by at most two bits in at least one band (see Qin et
 al., "GPH: Similarity Search in Hamming Space", 2018). For each band, an image is put into the
-bucket for its bits in this band, and into the buckets for these bits with one of them inverted. Two
-bands that differ by two bits then share a bucket, and only images that share a bucket are compared.
-So no pair is missed.
+bucket for its bits in this band, and into the buckets for these bits with one of them inverted.
+Images whose bits differ by at most two in a band then share a bucket. Only images that share a
+bucket are compared, and no pair is missed.
 
 If thousands of images share a bucket, comparing all pairs would take hours. Each image is then
-compared with some others there, and all of them are compared again using other bands, which divide
-the bits differently. Pairs of images that are crowded in bands of both kinds may be missed; such
-images are reported.
+compared with only some of the others, and all images of such buckets are compared again using other
+bands, which divide the bits differently. Pairs of images that share such large buckets in bands of
+both kinds may be missed; these images are reported.
 """
 
 import concurrent.futures
@@ -36,7 +36,7 @@ _THREADS = 2
 
 
 class _Bit(NamedTuple):
-    """A bit of a hash: its half, its word in the half, and its number in the word."""
+    """A bit of a hash: the half, the word in the half, and the number of the bit in the word."""
 
     turns: bool
     word: int
@@ -47,9 +47,9 @@ class Linked(NamedTuple):
     """The images that are near copies, directly or through others.
 
     Attributes:
-        first: for each image, the smallest image in its component: int64 [images].
-        is_crowded: whether an image may have more copies, because too many others look like it:
-            bool [images].
+        first: for each image, the first image of its component: int64 [images].
+        is_crowded: whether an image may have more copies, because too many other images look like
+            it: bool [images].
     """
 
     first: Rows
@@ -70,7 +70,7 @@ class _Comparison(NamedTuple):
     distance: int
 
     def link(self, images: Rows, left: Rows, right: Rows) -> None:
-        """Links the images of each pair of places if they are near and not linked yet."""
+        """Links the images of each pair of places if the images are near and not linked yet."""
         for begin in range(0, len(left), _COMPARED_PAIRS):
             pairs = slice(begin, begin + _COMPARED_PAIRS)
             one = images[left[pairs]]
@@ -149,7 +149,7 @@ def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -
     """Finds the parts of a band that hold the buckets of images, for `link_in_part`.
 
     Returns:
-        Images, and a part for each, without repeats: int64 [n].
+        The images and the parts of all different pairs of an image and a part: int64 [n] each.
     """
     chosen = list[Rows]()
     images = np.arange(len(hashes))
@@ -170,7 +170,8 @@ def count_bands(distance: int) -> int:
 def choose_bands(distance: int) -> list[Sequence[_Bit]]:
     """Divides the bits of a hash into bands for a distance.
 
-    If each of n bands of two hashes differed by three bits or more, they would be 3n bits apart.
+    If two hashes differed by three bits or more in each of n bands, they would differ by 3n bits or
+    more.
     """
     number = count_bands(distance)
     bits = _list_bits()
@@ -209,13 +210,9 @@ def count_parts(images: int, distance: int) -> int:
 class _Band:
     """A band of the hashes of all images.
 
-    Args:
-        hashes: the hashes of the images.
-        bits: the bits of the band.
-
     Attributes:
         size: number of bits in the band.
-        own: the bucket of each image, which it shares with its mirror image: uint64 [images].
+        own: the bucket of each image and its mirror image: uint64 [images].
     """
 
     def __init__(self, hashes: Hashes, bits: Sequence[_Bit]) -> None:
@@ -231,7 +228,7 @@ class _Band:
         self.own: UInt64 = np.minimum(self._values, self._values ^ self._mirror)
 
     def buckets(self) -> Iterator[UInt64]:
-        """Yields the buckets of all images, then those with one bit inverted."""
+        """Yields the buckets of all images, then, for each bit, the buckets with it inverted."""
         yield self.own
         for place in range(self.size):
             values = self._values ^ np.uint64(1 << place)
@@ -261,7 +258,7 @@ def _link_part(comparison: _Comparison, band: _Band, number_of_parts: int, part:
 
 
 def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) -> UInt64:
-    """Returns the buckets in one part, each with an image in it, sorted: uint64 [n]."""
+    """Returns the pairs of a bucket in one part and an image in the bucket, sorted: uint64 [n]."""
     chosen = list[UInt64]()
     numbers: UInt64 | None = None
     for buckets in band.buckets():
@@ -277,7 +274,7 @@ def _sort_part(band: _Band, image_bits: int, number_of_parts: int, part: int) ->
 
 
 def _leave_out_alike(keys: UInt64, images: Rows, own: UInt64) -> Rows:
-    """Returns the places at which a bucket continues, except where its images share another bucket.
+    """Returns the places at which a bucket continues, except in buckets of images with equal bands.
 
     Images with equal bands share all of their buckets. They are compared only in their own bucket.
 
@@ -313,7 +310,7 @@ def _find_crowded(keys: UInt64, places: Rows) -> Rows:
 
 
 def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
-    """Returns where each bucket begins among some places, and how many of the places it holds."""
+    """Returns the index in `places` where each bucket begins, and its number of places."""
     begins = np.flatnonzero(keys[places[1:]] != keys[places[:-1]]) + 1
     begins = np.insert(begins, 0, 0)
     return begins, np.diff(begins, append=len(places))
@@ -322,7 +319,7 @@ def _divide_places(keys: UInt64, places: Rows) -> tuple[Rows, Rows]:
 def _sort_out_buckets(
     keys: UInt64, images: Rows, places: Rows, components: Components
 ) -> tuple[Rows, Rows]:
-    """Separates buckets in which no neighbors are linked from those in which some are.
+    """Separates buckets in which no neighbors are linked from those in which only some are.
 
     Args:
         keys: the bucket at each place, sorted.
@@ -331,7 +328,8 @@ def _sort_out_buckets(
         components: the components of the images.
 
     Returns:
-        The places in buckets in which no neighbors are linked, and the places in the other buckets.
+        The places in buckets without linked neighbors, and those in buckets where some, but not
+        all, neighbors are linked.
     """
     if not len(places):
         return places, places
@@ -344,13 +342,13 @@ def _sort_out_buckets(
 
 
 def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows) -> None:
-    """Compares each image in a bucket with all others but its neighbors, in several steps.
+    """Compares each image in a bucket with all others except its neighbors, in several steps.
 
     Args:
         comparison: compares the images.
         keys: the bucket at each place, sorted.
         images: the image at each place.
-        places: the places to compare with those that follow.
+        places: the places whose images are compared with those that follow in the bucket.
     """
     for step in range(2, MOST_IN_BUCKET):
         if not len(places):

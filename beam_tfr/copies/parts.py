@@ -1,9 +1,9 @@
 """Finds copies part by part, so that no machine needs all images of a dataset.
 
-For each band of its hash, an image is put into the parts that hold its buckets (see `near`), and
-into one part by the checksum of its source. Copies share one of these parts. A part yields pairs of
-images, by the numbers of their records. `clusters` makes clusters from the pairs of all parts,
-which needs only the images that have copies.
+An image is put into the parts that hold its buckets (see `near`) for each band of its hash, and
+into a part that is chosen by the checksum of its source. Copies share at least one part. Each part
+yields pairs of images, as numbers of records. `clusters` makes clusters from the pairs of all parts
+and needs only the images that have copies.
 """
 
 import functools
@@ -26,9 +26,9 @@ class Parts(NamedTuple):
     """The division of a dataset's images into parts.
 
     Attributes:
-        distance: number of bits by which the hashes of near copies may differ; None compares
+        distance: number of bits by which the hashes of near copies may differ; None to compare
             only bytes.
-        in_band: number of parts in each band, and for all checksums: a power of two.
+        in_band: number of parts for each band, and for the checksums; a power of two.
     """
 
     distance: int | None
@@ -48,7 +48,7 @@ class Parts(NamedTuple):
         """Yields (part, packed images) for some images.
 
         Args:
-            images: consecutive records of the dataset.
+            images: the images of consecutive records.
             first: number of the first record.
         """
         rows = np.arange(first, first + images.number)
@@ -92,13 +92,13 @@ class Parts(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Images that are copies of each other: int64 [pairs, 2], the numbers of their records.
+    """Pairs of images that are copies of each other, as numbers of records: int64 [pairs, 2].
 
     Attributes:
         equal: pairs of images with equal bytes.
         near: pairs of images with similar hashes, or linked by such pairs.
-        crowded: images that may have more copies, because too many others look like them: int64
-            [n].
+        crowded: images that may have more copies, because too many other images look like them:
+            int64 [n].
     """
 
     equal: Rows
@@ -117,7 +117,7 @@ class Pairs(NamedTuple):
         )
 
     def list_rows(self) -> Rows:
-        """Lists the numbers of all images in pairs and of crowded images, sorted."""
+        """Returns the numbers of all images that are in pairs or crowded, sorted."""
         return np.unique(np.concatenate([self.equal.ravel(), self.near.ravel(), self.crowded]))
 
 
@@ -140,7 +140,7 @@ def _list_pairs(rows: Rows, first: Rows) -> Rows:
 
 
 def _pack(rows: Rows, hashes: npt.NDArray[np.uint8]) -> bytes:
-    """Packs numbers of records, and a hash for each."""
+    """Packs numbers of records, and a hash for each record."""
     return rows.astype("<i8").tobytes() + hashes.tobytes()
 
 

@@ -73,16 +73,18 @@ class Duplicates(Printable):
     def clusters(self) -> Iterator[dict[str, Any]]:
         """Yields the clusters: those across splits, then those across classes, then the others.
 
-        Larger clusters come first. Each is {"across_splits": bool, "across_classes": bool,
-        "images": list}. An image has its "record", a number in the order of the manifest; "key"
-        (None if it has more than 1,000 characters), "split", "class" (None without a label),
-        "pixels" of its source, and "distance" in bits to the first image (None without a hash). The
-        first image, the one with the most pixels, is the one that `duplicates=drop` keeps.
+        Within each of these groups, larger clusters come first. Each cluster is
+        {"across_splits": bool, "across_classes": bool, "images": list}. Each image is a dict with
+        "record", the number of the record in the order of the manifest; "key" (None if it has more
+        than 1,000 characters); "split"; "class" (None without a label); "pixels", the number of
+        pixels of the source; and "distance", the number of bits by which its hash differs from that
+        of the first image (None without a hash). The first image has the most pixels, and is the
+        image that `duplicates=drop` keeps.
         """
         yield from map(self._show, self._clusters.trusted)
 
     def too_large(self) -> Iterator[dict[str, Any]]:
-        """Yields the clusters that are too large to be trusted, like `clusters`."""
+        """Yields the clusters that are too large to be trusted, in the form of `clusters`."""
         yield from map(self._show, self._clusters.too_large)
 
     def _show(self, cluster: Cluster) -> dict[str, Any]:
@@ -112,7 +114,7 @@ class Duplicates(Printable):
             }
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the copies as a JSON object: counts, and all clusters."""
+        """Returns the copies as a JSON object with counts and all clusters."""
         return {
             "dataset": self.manifest.folder,
             "digest": self.manifest.dataset_digest,
@@ -202,8 +204,8 @@ def duplicates(
 
     Args:
         path: folder of the dataset, local or gs://.
-        distance: number of bits, at most 48; None: 31.
-        progress: called with a `Progress` for each shard that is read.
+        distance: number of bits, at most 48; None for the default, 31.
+        progress: called with a `Progress` for each shard whose contents are read.
 
     Raises:
         UsageError: an argument is wrong, or the dataset has neither checksums nor hashes.
@@ -218,7 +220,7 @@ def duplicates(
 
 
 def check_distance(dataset: Manifest, distance: int | None) -> int | None:
-    """Checks the distance for the images of a dataset; returns None to compare only bytes.
+    """Returns the distance for a dataset, or None if only bytes of its records can be compared.
 
     Raises:
         UsageError: the distance is not a number of bits, or does not apply to the dataset.
@@ -250,6 +252,6 @@ def check_distance(dataset: Manifest, distance: int | None) -> int | None:
 
 
 def find_duplicates(dataset: Manifest, images: ComparedImages, distance: int | None) -> Duplicates:
-    """Finds the copies among the images of a dataset; `check_distance` returns `distance`."""
+    """Finds the copies among the images of a dataset; `distance` comes from `check_distance`."""
     clusters = find_clusters(images, distance)
     return Duplicates(manifest=dataset, distance=distance, _images=images, _clusters=clusters)

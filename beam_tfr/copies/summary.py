@@ -25,13 +25,13 @@ def is_summarized(dataset: Manifest) -> bool:
 
 
 def summarize_images(dataset: Manifest, images: ComparedImages) -> dict[str, Any]:
-    """Makes the field `duplicates` of a dataset's manifest; empty if there are no copies."""
+    """Returns the field `duplicates` of a dataset's manifest, which is empty without copies."""
     clusters = find_clusters(images, check_distance(dataset, None))
     return summarize_clusters(images, clusters)
 
 
 def summarize_clusters(images: ComparedImages, clusters: Clusters) -> dict[str, Any]:
-    """Summarizes clusters for a manifest; empty if there are none."""
+    """Summarizes clusters for a manifest; returns an empty dict if there are none."""
     trusted = clusters.trusted
     if clusters == Clusters([], []):
         return {}
@@ -82,7 +82,7 @@ def _noun_of(dataset: Manifest) -> str:
 
 
 def _describe_limit(dataset: Manifest) -> Iterator[str]:
-    """Yields a sentence about a dataset with too many images."""
+    """Yields a sentence if a dataset has too many images."""
     if dataset.names.sha256 and not is_summarized(dataset):
         yield (
             f"{counted(dataset.counts['written'], _noun_of(dataset))} are too many to search for "
@@ -102,7 +102,7 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
 
     Args:
         summary: result of `summarize_clusters`.
-        noun: what a record is made from, such as "image".
+        noun: noun for what a record is made from, such as "image".
         hint: the end of the first sentence.
     """
     if not summary:

@@ -1,8 +1,8 @@
-"""Contains all private parts of Beam that this package uses, as of Beam 2.77.
+"""Contains all uses of private parts of Beam, as of Beam 2.77.
 
-Each docstring says why a part is needed, and what to do when Beam changes it and
-tests/test_beam_internals.py fails. If a version of Beam lacks a part, everything works without it,
-except for the effects that its docstring describes.
+Each docstring says why a part is needed, and what to do if tests/test_beam_internals.py fails
+because Beam has changed the part. With a version of Beam that lacks a part, everything else works;
+the docstring describes the effects.
 """
 
 import argparse
@@ -55,7 +55,7 @@ NAMESPACE = "beam_tfr"  # of our counters
 
 
 def worker_options() -> PipelineOptions | None:
-    """Returns the pipeline options of this worker process; None in any other process.
+    """Returns the pipeline options of this worker process, or None in any other process.
 
     Why: the options name the account and the project for gs://. `sdk_worker_main` sets them with
     `FileSystems.set_options` before any function is unpickled, and no public function returns them.
@@ -66,10 +66,10 @@ def worker_options() -> PipelineOptions | None:
 
 
 def beam_parser() -> argparse.ArgumentParser:
-    """Builds a parser for all of Beam's options, in which a wrong value raises a `UsageError`.
+    """Builds a parser for all of Beam's options that raises a `UsageError` for a wrong value.
 
     Why: PipelineOptions ignores unknown flags, and exits on a wrong value. Beam adds its options
-    with methods of `_BeamArgumentParser`. If it is removed: build the parser as
+    with methods of `_BeamArgumentParser`. If this class is removed: build the parser as
     `PipelineOptions.get_all_options` does.
     """
     base: Any = getattr(pipeline_options, "_BeamArgumentParser", argparse.ArgumentParser)
@@ -105,9 +105,9 @@ def building_pipeline() -> Iterator[None]:
     """Builds pipelines faster, with the same labels in notebooks as elsewhere.
 
     Why: in IPython, Beam adds the cell number to labels. To do so, it imports pandas, which is not
-    among its dependencies. For each step, it also parses its flags four times, which took half of
-    the time to build a pipeline. If `alter_label_if_ipython` or `view_as` is removed: see how
-    `Pipeline._apply_internal` finds its label and its options.
+    among its dependencies. Beam also parses its flags four times for each step, which took half of
+    the time needed to build a pipeline. If `alter_label_if_ipython` or `view_as` is removed: see
+    how `Pipeline._apply_internal` finds the label and the options of a step.
     """
     cached = functools.cache  # views share their values
     with (
@@ -121,8 +121,8 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
     """Lets a portable run outlast `--job_server_timeout`, 300 s.
 
     Why: Beam also applies that timeout to the streams of a job's states and messages, and considers
-    the engine lost when they end. If `JobServiceHandle.run` is removed: see which timeout the
-    streams have.
+    the engine lost when these streams end. If `JobServiceHandle.run` is removed: see which timeout
+    the streams have.
     """
 
     def lasting(start: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
@@ -136,7 +136,7 @@ def streams_without_timeout() -> contextlib.AbstractContextManager[None]:
 
 
 def _ending_threads(module: Any) -> types.SimpleNamespace:
-    """Returns a `thread_pool_executor` for workers in this process, which ends along with them."""
+    """Returns a `thread_pool_executor` for workers in this process, which ends within `END_S`."""
 
     class Threads(module.UnboundedThreadPoolExecutor):
         def shutdown(self, wait: bool = True) -> None:
@@ -173,22 +173,22 @@ class LocalRunner(FnApiRunner):
 
     Why: Beam also flushes its data buffers on a timer, in another thread, and loses elements
     written during a flush: up to 2,500 of 100,000 references in bundles longer than a second. With
-    a time limit of 0, only size counts. Worker processes get no pipeline options. Their command is
-    replaced because Beam's fails if the path of Python has a space, and outlives this process when
-    this one is killed. Beam waits forever for a worker that has failed, and ends no worker after an
-    interrupt, so this class keeps track of the processes. Beam can request counters from running
-    workers, but does not pass them on. It notices that a bundle has failed only when the bundles
-    before it are done, and leaves the others running in this process: they are asked to end within
-    `END_S`.
+    a time limit of 0, Beam flushes buffers only when they are full. Beam passes no pipeline options
+    to worker processes. The command that starts them is replaced because Beam's command fails if
+    the path of Python contains a space, and its workers survive if this process is killed. Beam
+    waits forever for a worker that has failed, and ends no worker after an interrupt, so this class
+    keeps track of the processes. Beam can request counters from running workers, but does not pass
+    the counters on. When a bundle fails, Beam first waits for the bundles before it, and lets the
+    others run on in this process; this class asks them to end within `END_S`.
 
     If `DATA_BUFFER_TIME_LIMIT_MS` is removed: see whether `data_plane` still has a buffer that a
     timer flushes. If one of the modules no longer has `thread_pool_executor`: see how
-    `ParallelBundleManager` waits for bundles, and `SdkHarness.run` for those in progress. If
-    `ProgressRequester` is removed: see whether `FnApiRunner` shows counters before the end. If
-    `SubprocessSdkWorkerHandler.start_worker` is removed: see how it starts a process, and who waits
-    for `ControlFuture`. Without these parts, `assignment.order_shard` still ends a run that has
-    lost elements; workers and failures may outlive the run, worker processes use the project and
-    the account of this machine, and progress is coarse.
+    `ParallelBundleManager` waits for bundles, and how `SdkHarness.run` waits for bundles in
+    progress. If `ProgressRequester` is removed: see whether `FnApiRunner` shows counters before the
+    end. If `SubprocessSdkWorkerHandler.start_worker` is removed: see how Beam starts a process, and
+    what waits for `ControlFuture`. Without these parts, `assignment.order_shard` still ends a run
+    that has lost elements; but workers may outlive the run, steps may go on after a failure, worker
+    processes use the project and the account of this machine, and progress is coarse.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class LocalRunner(FnApiRunner):
         self._over = False
 
     def prepare_workers(self) -> None:
-        """Lets another process import the modules that workers need, if workers can be forked."""
+        """Starts a process that imports the modules that workers need, if workers can be forked."""
         if FORKS and self._fork_server is None:
             self._fork_server = ForkServer()
 
@@ -256,12 +256,12 @@ class LocalRunner(FnApiRunner):
         handler.worker_thread.start()
 
     def _end_worker(self, worker: Worker) -> None:
-        """Ends a worker that has no more work; from then on, its being killed is not a failure."""
+        """Kills a worker that has no more work, without treating its end as a failure."""
         self._workers.remove(worker)
         worker.kill()
 
     def _follow_worker(self, worker: Worker, connection: Any) -> None:
-        """Waits for the end of a worker, and then fails the requests that wait for it."""
+        """Waits for the end of a worker; if the worker has failed, fails all requests to it."""
         worker.wait()
         error = _worker_error(worker, len(self._workers))
         if error is None:
@@ -281,7 +281,7 @@ class LocalRunner(FnApiRunner):
     def metrics(self) -> MetricResults:
         """Returns the counters of a running pipeline, about a second old.
 
-        Raises an error if Beam lacks the part that provides them.
+        Raises an error if Beam lacks the part that provides the counters.
         """
         reports = list(self._reports.values())  # copied at once, because threads add more
         infos = _find_part("metrics.monitoring_infos:consolidate")(itertools.chain(*reports))
@@ -291,7 +291,7 @@ class LocalRunner(FnApiRunner):
     def check_workers(self) -> None:
         """Checks that no worker process has failed.
 
-        Beam does not report such failures, or waits forever.
+        Beam itself does not report such failures, and may wait forever.
 
         Raises:
             EngineError: a worker was killed by a signal, or ended with a status other than 0.
@@ -313,13 +313,13 @@ class LocalRunner(FnApiRunner):
 
 
 class _Follower(threading.Thread):
-    """A thread that waits for the end of a worker process, or ends it on Beam's request.
+    """A thread that waits for the end of a worker process, or ends the worker on Beam's request.
 
     A worker that has lost one of its threads might never end by itself.
 
     Args:
-        follow: waits for the worker.
-        end: ends the worker.
+        follow: function that waits for the worker.
+        end: function that ends the worker.
     """
 
     def __init__(self, follow: Callable[[], None], end: Callable[[], None]) -> None:
@@ -334,7 +334,7 @@ class _Follower(threading.Thread):
 
 
 def _worker_error(worker: Worker, workers: int) -> EngineError | None:
-    """Returns the error for one of several worker processes; None if it has not failed."""
+    """Returns the error to report for a worker process, or None if the worker has not failed."""
     status = worker.poll() or 0
     if status > 0:
         message = worker.last_message()[:500].rstrip(".")
@@ -347,7 +347,7 @@ def _worker_error(worker: Worker, workers: int) -> EngineError | None:
 
 
 def _killed_worker_error(number: int, workers: int) -> EngineError:
-    """Returns the error for one of several worker processes that a signal killed."""
+    """Returns the error to report for a worker process that was killed by a signal."""
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         cause = f"a worker process was killed ({name}), most likely because memory ran out"
@@ -359,12 +359,12 @@ def _killed_worker_error(number: int, workers: int) -> EngineError:
 
 
 class DataflowRunner(dataflow_runner.DataflowRunner):
-    """Beam's DataflowRunner, changed to stage files that the job's options do not name.
+    """Beam's DataflowRunner, changed so that the options of a job do not name the staged files.
 
     Why: other people can see a job's options, which would contain local paths.
     `_adjust_pipeline_for_dataflow_v2` runs after Beam has listed the files to stage and before the
-    options become part of the job. If it is removed: use any method that runs between the two.
-    Without it, the job's options name the staged files.
+    options become part of the job. If this method is removed: use any method that runs between
+    these two steps. Without it, the options of a job name the staged files.
 
     Args:
         setup: fields of `SetupOptions`, for staging only.
@@ -427,9 +427,10 @@ def dataflow_job_state(options: PipelineOptions, job_id: str) -> str:
 def kill_servers() -> None:
     """Kills the servers that Beam has started in this process, such as Prism.
 
-    Why: an interrupted command ends at once, without the functions in which Beam ends its servers
-    and waits for them. If `SubprocessServer._cache` is removed: see where `_really_start_process`
-    keeps its processes. Without this, Prism may outlive an interrupted command.
+    Why: an interrupted command ends at once, without calling the functions in which Beam ends its
+    servers and waits for them. If `SubprocessServer._cache` is removed: see where
+    `_really_start_process` keeps its processes. Without it, Prism may outlive an interrupted
+    command.
     """
     with contextlib.suppress(ImportError, AttributeError):
         servers = _find_part("utils.subprocess_server:SubprocessServer._cache._cache")
@@ -457,7 +458,7 @@ def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
 
     Args:
         path: path of the part.
-        replace: takes the part, returns its replacement.
+        replace: function that takes the part and returns its replacement.
     """
     owner_path, name = re.fullmatch(r"(.+)[.:](\w+)", path).groups()  # type: ignore[union-attr]
     with _REPLACING[path], contextlib.ExitStack() as stack:

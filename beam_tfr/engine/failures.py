@@ -42,7 +42,7 @@ _WITHOUT_INPUT = "EmptySideInput"
 
 
 class Outcome(NamedTuple):
-    """The state that a failed run leaves behind, and what to do next; for its error."""
+    """The state that a failed run leaves behind, and what to do next, for an error message."""
 
     left: str = "nothing is published"
     again: str = RESUME
@@ -62,8 +62,8 @@ def is_starved(error: BaseException) -> bool:
 def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> BeamTfrError:
     """Returns one of our errors for an error of an engine.
 
-    The error may be from a step, in the worker's traceback, which every runner passes on; or from
-    the engine itself.
+    The error may come from a step, as part of the worker's traceback, which every runner passes on,
+    or from the engine itself.
     """
     if isinstance(error, BeamTfrError):
         error.args = tuple(re.sub(_WHILE, "", line) for line in error.args)
@@ -82,7 +82,7 @@ def translate_error(error: BaseException, outcome: Outcome = UNPUBLISHED) -> Bea
 
 
 def _unquote(text: str) -> str:
-    """Returns a message with its line ends, which a job service may have escaped."""
+    """Restores the line ends of a message if a job service has escaped them."""
     is_quoted = "\\n" in text and "\n" not in text
     if not is_quoted:
         return text
@@ -96,7 +96,7 @@ def _explain(error: BaseException, text: str) -> EngineError:
     if isinstance(error, grpc.RpcError):
         return EngineError(
             f"the connection to the engine was lost ({error.details()}), "
-            "most likely because it was killed or ran out of memory"
+            "most likely because the engine was killed or ran out of memory"
         )
     cause = _last_exception(text) or type(error).__name__
     match = _OF_SYSTEM.match(cause)
@@ -113,7 +113,7 @@ def _explain(error: BaseException, text: str) -> EngineError:
 
 
 def _find_cure(match: re.Match[str]) -> str:
-    """Returns a fix for an operating system error; empty if none is known."""
+    """Returns a fix for an error of the operating system, or an empty string if none is known."""
     number = int(match[1])
     if number == errno.ENOENT and f"/{WORK_FOLDER}/" in match[2]:
         return _LEAVE_ALONE
@@ -121,9 +121,10 @@ def _find_cure(match: re.Match[str]) -> str:
 
 
 def _last_exception(text: str) -> str:
-    """Returns the last line of a traceback that names an exception other than a wrapper.
+    """Returns the last line of a traceback that begins with the name of an exception.
 
-    If there is no such line, returns the last line; empty for an empty text.
+    Removes the names of exceptions that wrap another one. If no line names an exception, returns
+    the last line, or an empty string if there are no lines.
     """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     exceptions = [line for line in lines if re.match(_KIND, line)]

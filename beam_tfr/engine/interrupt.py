@@ -12,7 +12,7 @@ def check_interrupt() -> None:
     """Ends the calling stage if the user has pressed Ctrl-C, or the run is over.
 
     Raises:
-        InterruptedRunError: one of the two happened.
+        InterruptedRunError: one of the two has happened.
     """
     if requested.is_set() or over.is_set():
         raise InterruptedRunError("interrupted")

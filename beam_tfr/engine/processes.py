@@ -26,10 +26,10 @@ START = (
 
 
 class Worker(Protocol):
-    """A worker process, which ends with this one."""
+    """A worker process, which ends when this process ends."""
 
     def poll(self) -> int | None:
-        """Returns the exit code, negative for a signal; None while the worker runs."""
+        """Returns the exit code, which is negative for a signal, or None while the worker runs."""
 
     def wait(self) -> int:
         """Waits for the end of the worker; returns its exit code."""
@@ -42,12 +42,14 @@ class Worker(Protocol):
 
 
 class _Python(subprocess.Popen[bytes]):
-    """A process of this Python that calls a function of `beam_tfr.worker`, and ends with this one.
+    """Another process of this Python, which calls a function of `beam_tfr.worker`.
+
+    The process ends when this process ends.
 
     Args:
-        call: the call of the function.
+        call: the call, such as "run()".
         environment: environment variables of the process.
-        descriptors: the descriptors of this process that it inherits.
+        descriptors: the file descriptors that the process inherits.
     """
 
     def __init__(
@@ -68,18 +70,14 @@ class _Python(subprocess.Popen[bytes]):
 
 
 class StartedWorker(_Python):
-    """A worker that imports all modules itself.
-
-    Args:
-        environment: its environment variables.
-    """
+    """A worker that imports all modules itself."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__("run()", environment)
 
 
 class ForkServer(_Python):
-    """A process that imports what workers need, and forks them; see `beam_tfr.worker`."""
+    """A process that imports the modules that workers need, and forks workers from itself."""
 
     def __init__(self) -> None:
         reports, target = os.pipe()
@@ -99,7 +97,7 @@ class ForkServer(_Python):
     def fork(self, environment: Mapping[str, str]) -> "Worker":
         """Forks a worker with these environment variables.
 
-        Returns this process itself if forking failed.
+        If forking fails, returns this `ForkServer` instead of a worker.
         """
         # the process has ended, or its input is closed
         with contextlib.suppress(OSError, ValueError):
@@ -198,6 +196,6 @@ class Messages(threading.Thread):
                     os.write(2, line)
 
     def last_line(self) -> str:
-        """Returns the last line, once the process has ended."""
+        """Returns the last line; to be called when the process has ended."""
         self.join(END_OF_MESSAGES_S)
         return self._last_line.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Starts a pipeline, and follows it until it ends or fails, or until Ctrl-C."""
+"""Starts a pipeline, and follows it until it ends or fails, or the user presses Ctrl-C."""
 
 import collections
 import contextlib
@@ -37,7 +37,7 @@ _THREAD = "beam_tfr-pipeline"
 
 
 class Run(Protocol):
-    """A pipeline that runs here, on another engine, or as a job on Dataflow.
+    """A pipeline that runs on this machine, on another engine, or as a job on Dataflow.
 
     Attributes:
         patience_s: seconds that the run may take to end after Ctrl-C.
@@ -47,14 +47,14 @@ class Run(Protocol):
 
     @property
     def is_submitted(self) -> bool:
-        """Whether the run has reached the other machine, if it needs one."""
+        """Whether the run has been submitted, if it runs on another machine."""
         return True
 
     def session(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context to enter in the main thread while the run is followed."""
 
     def result(self) -> Mapping[str, int]:
-        """Waits for the end of the run, in another thread; returns this package's counters."""
+        """Waits for the end of the run; returns this package's counters. Runs in another thread."""
 
     def counters(self) -> Mapping[str, int]:
         """Returns name -> value of this package's counters while the pipeline runs.
@@ -65,7 +65,7 @@ class Run(Protocol):
     def stop(self) -> str:
         """Stops the run, unless its stages notice the interrupt themselves.
 
-        Returns a sentence about the run if it still has effects.
+        Returns a sentence about the effects that the run still has, or an empty string.
         """
         return ""
 
@@ -76,7 +76,7 @@ def build_pipeline(
     """Builds the pipeline of a step, without starting it.
 
     Raises:
-        UsageError: Beam refuses its own options.
+        UsageError: Beam rejects the options.
     """
     try:
         pipeline = beam.Pipeline(runner=runner, options=beam_options)
@@ -146,7 +146,7 @@ class PortableRun(Run):
 
 
 def read_counters(result: PipelineResult | beam_internals.LocalRunner) -> Mapping[str, int]:
-    """Reads name -> value of this package's counters, including uncommitted ones.
+    """Returns name -> value of this package's counters, including uncommitted values.
 
     The result is empty if the engine has no counters.
     """
@@ -165,7 +165,7 @@ class _RunThread(threading.Thread):
     """A thread that waits for the end of a run, so that Ctrl-C reaches the main thread at once.
 
     Attributes:
-        counters: the result of the run; None while it runs, and if it failed.
+        counters: the result of the run; None until the run ends, and if it fails.
         failure: the exception that the run raised.
     """
 
@@ -186,17 +186,17 @@ Tick = Callable[[Mapping[str, int]], object]
 
 
 def follow_run(run: Run, tick: Tick | None, outcome: Outcome) -> Mapping[str, int]:
-    """Follows a run until it ends or fails, or until Ctrl-C; returns its last counters.
+    """Follows a run until it ends or fails, or the user presses Ctrl-C; returns its last counters.
 
     Args:
         run: the run, not yet started.
         tick: called with the counters before the run starts, every `PROGRESS_S` seconds, and once
-            after a failure; with None if there are no counters.
+            after a failure.
         outcome: the state that a failed run leaves behind.
 
     Raises:
-        BeamTfrError: an error of the class that the failing step raised; `RunError` for any other
-            error.
+        BeamTfrError: the run failed or was interrupted. If a step failed with one of our errors,
+            the error has the same class; otherwise, it is a `RunError`.
     """
     thread = _RunThread(run)
     with _starved_threads() as starved, contextlib.ExitStack() as stack:
@@ -265,7 +265,7 @@ def _starved_threads() -> Iterator[list[BaseException]]:
 
     An engine would wait forever for a lost gRPC thread. This function also silences threads that
     lose their connections when the engine ends after a failure. Worker threads are always silenced,
-    because Prism starts another worker after a failed step, and then rejects it.
+    because Prism starts another worker after a failed step, and then rejects that worker.
     """
     starved: list[BaseException] = []
     silenced = set[threading.Thread | None]()  # threads that start later may print errors
@@ -293,7 +293,7 @@ def _starved_threads() -> Iterator[list[BaseException]]:
 
 
 def _is_lost_worker(args: threading.ExceptHookArgs) -> bool:
-    """Whether a thread that ends is an engine's worker that has lost its connection."""
+    """Whether the thread of an exception is an engine's worker that has lost its connection."""
     if os.environ.get(TRACEBACK_VARIABLE) or args.thread is None:
         return False
     is_worker = args.thread.name.startswith(beam_internals.WORKER_THREAD)
@@ -302,10 +302,10 @@ def _is_lost_worker(args: threading.ExceptHookArgs) -> bool:
 
 @contextlib.contextmanager
 def handling_interrupts() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`, in the main thread.
+    """Lets Ctrl-C and SIGTERM stop the stages and `follow_run`; for use in the main thread.
 
     Raises:
-        InterruptedRunError: a signal came, even if it was too late to stop anything.
+        InterruptedRunError: a signal arrived, even if it was too late to stop anything.
     """
     interrupt.requested.clear()
     arrived = threading.Event()
@@ -330,7 +330,7 @@ def handling_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _noting_signals(arrived: threading.Event) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM in the main thread only request an interrupt."""
+    """Lets Ctrl-C and SIGTERM only request an interrupt, if called in the main thread."""
 
     def request(*_: object) -> None:
         arrived.set()
@@ -351,7 +351,7 @@ def silent_engine() -> Iterator[None]:
     The report repeats our error several times, with stack traces. A worker in this process prints
     it to sys.stderr at any log level, and hangs if nobody reads sys.stderr. Worker processes and
     engines print to the standard error that they inherit, and Ctrl-C in a terminal reaches each of
-    them. C libraries also print there, such as libtiff for every damaged file.
+    them. C libraries also print to standard error, as libtiff does for every damaged file.
     """
     if os.environ.get(TRACEBACK_VARIABLE):
         yield
