@@ -188,8 +188,8 @@ def test_boxes_of_the_size_of_another_class_are_found(tmp_path: Path, beam_tfr: 
     )  # fmt: skip
     assert run.code == 0, run.err
     text = "\n".join(report(output).findings)
-    assert "1 box labelled ball with the width and height of goal" in text
-    assert "1 box labelled goal with the width and height of ball" in text
+    assert "1 box labelled ball with a width and height typical of goal" in text
+    assert "1 box labelled goal with a width and height typical of ball" in text
     assert "1 image has boxes outside the image" in text
 
 

@@ -40,7 +40,7 @@ DISPLAY_FLAGS = ("progress_format", "quiet", "json")
 def show_progress(
     parsed: argparse.Namespace, noun: str = "images"
 ) -> contextlib.AbstractContextManager[Display]:
-    """Builds the display of a command on standard error, which spells options as flags."""
+    """Builds a command's display, which writes to standard error and spells options as flags."""
     options = from_arguments(parsed, DisplayOptions)
     return on_stderr(
         parsed.command,
@@ -62,7 +62,7 @@ def show_run(
 
 
 def add_dataset(parser: argparse.ArgumentParser, *options: str) -> None:
-    """Adds the argument for the folder of a dataset, some options, and those of the display."""
+    """Adds the argument for the folder of a dataset, the given options, and the display options."""
     parser.add_argument("folder", metavar="DIR", help="folder of the dataset, on disk or gs://")
     add_arguments(parser, ConvertOptions, (*options, *DISPLAY_FLAGS), switches=True)
 
@@ -183,7 +183,7 @@ def _read_toml(path: str) -> dict[str, Any]:
 def _has_long_key(text: str) -> bool:
     """Whether a line of TOML has many dots outside strings.
 
-    `tomllib` takes time quadratic in their number.
+    The time that `tomllib` takes is quadratic in the number of such dots.
     """
     lines = _TOML_TEXT.sub("", text).split("\n")
     return any(line.count(".") > _MAX_KEY_DOTS for line in lines)

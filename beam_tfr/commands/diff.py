@@ -24,7 +24,7 @@ HELP = "show the differences between two datasets"
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", metavar="OLD", help="folder of a dataset, on disk or gs://")
-    parser.add_argument("new", metavar="NEW", help="folder of the other")
+    parser.add_argument("new", metavar="NEW", help="folder of the other dataset")
     parser.add_argument(
         "--most",
         metavar="N",

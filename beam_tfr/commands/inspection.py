@@ -10,7 +10,7 @@ examples:
   beam-tfr inspect /data/photos --contact_sheet photos.png --names
       some images of each class, with their keys
   beam-tfr inspect /data/photos --rejects --sources photos --contact_sheet rejects.png
-      rejects by reason, with pictures of those that decode
+      rejects by reason, with pictures of those that can be decoded
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _is_shared(action: argparse.Action) -> bool:
 
 
 def _shorten(action: argparse.Action) -> argparse.Action | None:
-    """Returns an option as `--help` describes it; None if only `--help-all` does."""
+    """Returns an option as `--help` describes it; None if only `--help-all` shows it."""
     option = _OPTIONS.get(action.dest)
     if option is None:
         return None if action.dest in _DETAILS else action

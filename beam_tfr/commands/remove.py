@@ -109,7 +109,7 @@ def run(parsed: argparse.Namespace, others: Sequence[str]) -> int:
 
 
 def _describe_copies(keys: Sequence[str]) -> Iterator[str]:
-    """Yields lines about remaining images that are copies of removed ones."""
+    """Yields lines about remaining images that are copies of removed images."""
     if keys:
         yield (
             "note:    copies of removed images are still in the dataset "

@@ -48,9 +48,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--absent",
         metavar="FILE",
-        help="also check that no trace is left of the images in this file: on each line a key "
-        "that was removed, or the SHA-256 of a source file in hex; or keys as JSON Lines; - "
-        "for standard input",
+        help="also check that no trace is left of the images that this file lists: on each line "
+        "the key of a removed image, or the hex SHA-256 of a source file; keys may also be JSON "
+        "Lines; - for standard input",
     )
 
 

@@ -94,7 +94,7 @@ class ExportMark:
         return {"files": len(sizes), "bytes": sum(sizes)}
 
     def _refuse_other_files(self) -> None:
-        """Raises an error if a folder without a mark holds files, except those of a started run."""
+        """Raises an error if a folder without a mark holds files, except files of a started run."""
         work_folder = storage.work_path(self._output, "")
         with contextlib.suppress(NotADirectoryError):  # a parent is a file, so locking fails
             for entry in storage.walk(self._output, lambda _: True):

@@ -36,7 +36,7 @@ _LONG_FLAGS = {"-i": "--input", "-o": "--output", "-t": "--table"}  # flags that
 
 
 def parse_beam_flags(flags: Sequence[str], ours: Collection[str] = ()) -> PipelineOptions:
-    """Parses as Beam's options the flags that are not ours.
+    """Parses the flags that are not ours as Beam's options.
 
     Args:
         flags: flags as on a command line.
@@ -109,7 +109,7 @@ def _refuse_flag(
 
 
 def _import_runner(flags: Sequence[str]) -> None:
-    """Imports a runner from another package, which may bring its own options."""
+    """Imports a runner from another package, which may define options of its own."""
     runner = beam_parser().parse_known_args([*flags])[0].runner or ""
     module = runner.rpartition(".")[0]
     if module:

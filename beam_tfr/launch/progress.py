@@ -54,8 +54,8 @@ def count_progress(planned: Progress, counters: Mapping[str, int]) -> Progress:
     """Computes the progress of a planned run from its counters.
 
     Args:
-        planned: the progress in the folder, for its totals. Shards that an earlier run finished
-            count once this run reaches them.
+        planned: the progress in the folder; only its totals are used. Shards that an earlier run
+            finished are counted only when this run reaches them.
         counters: this package's counters; a retried bundle may be counted twice.
     """
     images = counters.get("images", 0) + counters.get("resumed-images", 0)

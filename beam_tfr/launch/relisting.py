@@ -62,9 +62,9 @@ def find_renamed_classes(dataset: Manifest, options: ConvertOptions) -> dict[str
 
 
 def classes_in_own_order(dataset: Manifest, options: ConvertOptions) -> Sequence[str]:
-    """Returns the (renamed) classes of a dataset whose ids come from an older dataset.
+    """Returns the (renamed) classes of a dataset if they are not in sorted order.
 
-    Returns None if the classes are in sorted order.
+    Their ids then come from an older dataset. Returns an empty list if they are sorted.
     """
     names = [*dataset.class_names]
     before = parse_renames(dataset.options.get("rename", ()))

@@ -73,8 +73,8 @@ _NOTES = {  # name in `Result.run` -> note if the number is not 0
     "rewritten_shards": "the input has changed since an earlier run: {shards} written again",
     "unhashed": (
         "the contents lack the perceptual hashes of {images}, so only their copies with equal "
-        "bytes are found; delete the folder contents, rebuild it with `beam-tfr repair` and the "
-        "input, and run the same command again"
+        "bytes are found; delete the folder named contents, rebuild it with `beam-tfr repair` and "
+        "the input, and run the same command again"
     ),
     "crowded": (
         "{images} look like thousands of others: not all pairs were compared, so some near copies "
@@ -148,7 +148,7 @@ class Result(Printable):
         manifest: manifest of the dataset.
         seconds: wall time in seconds.
         fresh: False if the dataset was already complete.
-        run: counters of this run; a missing one is 0.
+        run: counters of this run; a missing counter is 0.
 
             Work: `resumed`, images that an earlier run had finished; `rewritten_shards`, finished
             shards that this run wrote again because the input has changed.

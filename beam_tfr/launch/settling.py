@@ -118,7 +118,7 @@ def convert_and_settle(
 
 
 def _join_results(first: Result, second: Result) -> Result:
-    """Joins the results of both steps; only that of the first has facts about the input."""
+    """Joins the results of both steps; only the first result has facts about the input."""
     run = first.run.copy()
     for name, number in second.run.items():
         run[name] = max(run[name], number)

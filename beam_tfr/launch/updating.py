@@ -353,7 +353,7 @@ def _limit_drops(
     update_options: UpdateOptions,
     changes: Mapping[str, Any],
 ) -> DropLimit | None:
-    """Returns how many images an update may drop; None without an input, as none are dropped."""
+    """Returns how many images an update may drop; None without an input, which drops none."""
     if not _names_input(changes):
         return None
     return DropLimit(

@@ -4,7 +4,7 @@ measuring      turns the contents of all shards into histograms, extremes and sa
 odd_labels     finds labels that differ from nearly all others in a folder
 neighbors      finds rows whose class differs from that of the most similar rows
 mask_samples   looks at values, margins and edges of some masks
-unlike_boxes   finds boxes with the size of another class
+unlike_boxes   finds boxes whose size is typical of another class
 unlike_looks   finds images that look least like their class
 equal_rows     finds equal rows of a table
 finding        describes something that deserves a look: a sentence, severity, evidence

@@ -17,7 +17,7 @@ class Comparison(NamedTuple):
         stored: the record.
         source: the source of the record; None if it is not available or cannot be decoded.
         note: what is wrong with the source; empty if nothing is.
-        value: the value for which the record was chosen; empty without one.
+        value: the value for which the record was chosen; empty if there is none.
     """
 
     stored: Thumbnail

@@ -22,7 +22,7 @@ class EqualRows(NamedTuple):
     """Rows that are equal in all columns, except in columns where no two rows have the same value.
 
     Attributes:
-        number: number of rows that equal others.
+        number: number of rows that equal other rows.
         across_splits: number of distinct rows that are in several splits.
         across_classes: number of distinct rows that have several classes.
         split_pairs: pairs of records whose rows are equal but in different splits.
@@ -83,7 +83,7 @@ class RowComparison:
 def _take_groups(
     hashes: Hashes, first: Rows, second: Rows, differs: NDArray[np.bool_]
 ) -> list[tuple[int, int]]:
-    """Returns, in order, one pair of rows for each group of equal rows with a pair that differs.
+    """Returns, in order, one differing pair from each group of equal rows that has such a pair.
 
     Args:
         hashes: a hash for each row.

@@ -117,7 +117,7 @@ class EvidenceLine(NamedTuple):
 
     Attributes:
         names: names of the records.
-        note: what is wrong with the records; empty if the finding says so.
+        note: what is wrong with the records; empty if the text of the finding says it.
     """
 
     names: list[RecordName]
@@ -349,7 +349,7 @@ class Facts:
                 for box in self._unlike_boxes
             }
             shown = itertools.islice(values.items(), _MOST_UNLIKE)
-            yield _Choice("unlike-boxes", "Boxes with the size of another class", [*shown])
+            yield _Choice("unlike-boxes", "Boxes whose size is typical of another class", [*shown])
         if self._masks.unlike:
             records = [
                 (misfit.record, describe_fit(misfit.fit))

@@ -8,7 +8,7 @@ MOST_EVIDENCE = 20  # records, or pairs of records, that a finding names
 
 
 class Severity(enum.Enum):
-    """The severity of a finding for training; values are headings of the page, in order."""
+    """How serious a finding is for training; the values are headings of the page, in order."""
 
     SCORES = "Makes scores wrong"
     LABELS = "Labels to check"
@@ -21,7 +21,7 @@ class Evidence(NamedTuple):
 
     Attributes:
         records: numbers of the records.
-        note: what is wrong with the records; empty if the finding says so.
+        note: what is wrong with the records; empty if the text of the finding says it.
     """
 
     records: tuple[int, ...]
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     Attributes:
         severity: how grave the finding is.
         text: a sentence.
-        section: id of the part of the page that shows the finding; empty if no other part does.
+        section: id of the part of the page that shows the finding; empty if there is no such part.
         evidence: records that show the finding; at most the first `MOST_EVIDENCE` are named.
         number: total number of pieces of evidence; 0 if `evidence` is complete.
     """

@@ -43,7 +43,7 @@ class Observations(NamedTuple):
         odd: records whose class differs from that of the records around them.
         copies: copies in the dataset; None if they were not searched for.
         clusters: some clusters of copies.
-        unlike_boxes: boxes with the size of another class.
+        unlike_boxes: boxes whose size is typical of another class.
         masks: values, margins and edges of some masks.
     """
 
@@ -194,7 +194,7 @@ def _find_unlike_boxes(seen: Observations) -> Iterator[Finding]:
         boxes = "1 box" if len(records) == 1 else f"{len(records):,} boxes"
         yield Finding(
             Severity.LABELS,
-            f"{boxes} labelled {label} with the width and height of {expected}",
+            f"{boxes} labelled {label} with a width and height typical of {expected}",
             "unlike-boxes",
             note_records([*dict.fromkeys(records)]),
         )
@@ -269,7 +269,7 @@ def _find_column_problems(measures: Measures) -> Iterator[Finding]:
 
 
 def _find_copies(seen: Observations) -> Iterator[Finding]:
-    """Yields copies across splits, copies with different classes, and the number of others."""
+    """Yields copies across splits, copies with different classes, and the number of the rest."""
     if seen.copies is None:
         for sentence in describe_duplicates(seen.dataset):
             yield Finding(Severity.TIPS, sentence, "verdict")

@@ -129,7 +129,7 @@ class _Mask(NamedTuple):
         record: number of the record.
         split: name of the split.
         values: the values in the mask.
-        inside: the values within the image, if the mask has margins; None without margins.
+        inside: the values within the image; None if the mask has no margins.
         grid: the values at some places: [cells].
         fit: see `Misfit`; NaN if the mask or the image has no edges.
     """
@@ -255,7 +255,7 @@ def _list_values(pixels: NDArray[Any]) -> frozenset[int]:
 
 
 def _cut_margins(values: NDArray[Any], height: int, width: int) -> NDArray[Any] | None:
-    """Returns the part of a mask that covers its image; None without margins.
+    """Returns the part of a mask that covers its image; None if there are no margins.
 
     Args:
         values: the mask [height, width].
@@ -326,7 +326,7 @@ def _order_by_fit(masks: Sequence[_Mask]) -> list[Misfit]:
 
 
 def _find_misfits(ordered: Sequence[Misfit]) -> list[Misfit]:
-    """Finds masks that do not match their images, if nearly all others do; otherwise none."""
+    """Finds masks that do not match their images, provided that nearly all other masks do."""
     if len(ordered) < _LEAST_COMPARED or ordered[len(ordered) // 2].fit < _USUAL_FIT:
         return []
     misfits = [mask for mask in ordered if mask.fit < _POOR_FIT]

@@ -86,7 +86,7 @@ class Measures:
         extremes: name -> the records with the lowest values; values of "brightest" are negated.
         adjusted: member of `schema.dataset.ADJUSTMENTS` -> some records to which it applies.
         samples: some records of each class.
-        compared: more records of each class, from few shards, since reading from many takes long.
+        compared: further records of each class, from few shards, as reading from many takes long.
         looks: a property such as "nearly flat" -> number of images that have it; some of these are
             in the extremes of the same name.
         boxes: number of a class -> number of its boxes, if the contents list them.
@@ -335,7 +335,7 @@ def _choose_share(records: Rows, most: int, total: float) -> NDArray[np.bool_]:
 
 
 def _keep_single(labels: Rows, rows: Rows, number: int) -> Rows:
-    """Returns the class of each row; `NO_CLASS` for rows with none or several.
+    """Returns the class of each row; `NO_CLASS` for rows with no class or several.
 
     Args:
         labels: classes, as from `find_classes`.

@@ -48,7 +48,7 @@ class Contradicted(NamedTuple):
 def find_contradicted(values: Floats, labels: Rows) -> Contradicted:
     """Finds rows far from their own class whose neighbors nearly all have one other class.
 
-    The farthest rows come first. Finds none if neighbors do not predict the class, that is, if
+    The farthest rows come first. Finds no rows if neighbors do not predict the class, that is, if
     fewer than 90% of all rows have the class of most of their neighbors.
 
     Args:

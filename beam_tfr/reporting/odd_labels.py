@@ -53,7 +53,7 @@ class OddLabels(NamedTuple):
 
 
 def find_odd_labels(dataset: Manifest) -> OddLabels:
-    """Finds odd labels in the contents of a dataset; none if records may have several classes.
+    """Finds odd labels in the contents of a dataset, if no record can have several classes.
 
     Raises the errors of `measuring.measure`.
     """

@@ -1,4 +1,4 @@
-"""Lists rejects for the page, with thumbnails if their sources are available and decode."""
+"""Lists rejects for the page, with thumbnails if their sources are available and can be decoded."""
 
 import collections
 import contextlib
@@ -67,7 +67,7 @@ class RejectsOfReason(NamedTuple):
         number: total number of rejects with this reason.
         cure: what to do about them.
         rejects: the first rejects.
-        pictures: pictures of those whose sources decode.
+        pictures: pictures of the rejects whose sources can be decoded.
     """
 
     reason: str

@@ -29,7 +29,7 @@ class ShownRejects(NamedTuple):
         folder: folder of the dataset.
         groups: the rejects by reason, the most frequent first.
         is_complete: whether the rejects are from a complete dataset, not from a failed run.
-        note: a sentence about a failed run in the folder; empty without one.
+        note: a sentence about a failed run in the folder; empty if there is none.
     """
 
     folder: str
@@ -55,7 +55,7 @@ class ShownRejects(NamedTuple):
             yield f"note: {self.note}"
 
     def contact_sheet(self) -> PillowImage.Image:
-        """Draws a row for each reason: pictures of sources that decode, with their keys below."""
+        """Draws a row for each reason: the sources that can be decoded, with keys below."""
         rows = [sheets.Row(_cells(group), _heading(group)) for group in self.groups]
         return sheets.draw_rows(rows, [], SIDE, columns=_COLUMNS)
 
@@ -109,7 +109,7 @@ def _find_left_rejects(folder: str) -> str:
 
 
 def _heading(group: RejectsOfReason) -> str:
-    """Returns a reason, with its number and what to do about it."""
+    """Returns a reason, with the number of its rejects and what to do about them."""
     heading = f"{group.reason}: {group.number:,}"
     return f"{heading}; {group.cure}" if group.cure else heading
 
@@ -125,7 +125,7 @@ def _cells(group: RejectsOfReason) -> list[sheets.Cell]:
 
 
 def _draw(image: PillowImage.Image | None, side: int) -> PillowImage.Image:
-    """Draws a picture as a square, or a gray square without one."""
+    """Draws a picture in a square, or a gray square if there is no picture."""
     if image is None:
         blank = PillowImage.new("RGB", (side, side), GROUND)
         ImageDraw.Draw(blank).text((8, 8), "no picture", fill=INK, font=find_font("", 12))

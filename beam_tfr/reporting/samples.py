@@ -109,7 +109,7 @@ def choose_classes(
     Args:
         dataset: the dataset.
         samples: some records of each class.
-        unlike: class -> its images, those that look least like it first.
+        unlike: class -> its images, with those that look least like the class first.
     """
     names = dataset.class_names
     labels = [label for label in range(len(names)) if samples.of_class(label, 1)]
@@ -235,7 +235,7 @@ def show_text(text: str) -> str:
 
 
 def encode_all(thumbnails: Sequence[Thumbnail]) -> None:
-    """Gives each thumbnail its URL, in the best quality that limits their total size."""
+    """Gives each thumbnail its URL, in the best quality that keeps their total size in bounds."""
     for quality in _QUALITIES:
         urls = [_encode(thumbnail.image, quality) for thumbnail in thumbnails]
         if sum(map(len, urls)) <= _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Finds boxes with the width and height of another class, if sizes tell classes apart."""
+"""Finds boxes whose width and height are typical of another class, if sizes tell classes apart."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from beam_tfr.reporting.neighbors import find_contradicted
 
 
 class UnlikeBox(NamedTuple):
-    """A box with the width and height of another class.
+    """A box whose width and height are typical of another class.
 
     Attributes:
         record: number of the record that has the box.
@@ -21,7 +21,7 @@ class UnlikeBox(NamedTuple):
 
 
 def find_unlike_boxes(measures: Measures) -> list[UnlikeBox]:
-    """Finds such boxes among those that were kept."""
+    """Finds such boxes among the boxes that were kept."""
     boxes = measures.box_rows
     rows, expected = find_contradicted(measures.box_sizes, boxes.labels)
     records = boxes.records[rows].tolist()

@@ -30,7 +30,7 @@ def find_unlike_looks(
 ) -> dict[int, list[int]]:
     """Sorts the images of each class by how much they look like the class, the least similar first.
 
-    Returns nothing if there are too many classes, or too few images per class.
+    Returns an empty dictionary if there are too many classes, or too few images per class.
 
     Args:
         dataset: the dataset.
@@ -62,7 +62,7 @@ def find_unlike_looks(
 
 
 def _read_features(dataset: Manifest, numbers: Rows) -> tuple[Floats, NDArray[np.bool_]]:
-    """Reads features of images [known, features]; also which records have any: bool [records]."""
+    """Reads features of images [known, features], and which records have any: bool [records]."""
     lookup = RecordLookup.whole(dataset)
     features = list[Floats]()
     is_known = np.zeros(len(numbers), bool)
