@@ -1,6 +1,6 @@
-"""Chooses the ids in COCO files: those of the sources if they are known, otherwise from 1.
+"""Chooses the ids in COCO files: the ids in the sources if they are known, or numbers from 1.
 
-No category has the id 0, which programs take for the background.
+No category has the id 0, because programs take it for the background.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,10 @@ def _count_from_1(number: int) -> list[int]:
 
 
 def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
-    """Chooses the ids of images: their source ids if all of these are different whole numbers.
+    """Chooses the ids of images: their source ids if these are different whole numbers.
 
     Args:
-        texts: the source id of each image; None if unknown.
+        texts: the source id of each image; None if the id is unknown.
     """
     ids = list[int]()
     are_numbers = True
@@ -49,7 +49,7 @@ def choose_image_ids(texts: Iterable[str | None]) -> list[int]:
 
 
 def _parse_id(text: str | None) -> int | None:
-    """Returns the 64-bit number that a string spells; None for other strings."""
+    """Returns the whole number that a string spells; None if it spells none of up to 18 digits."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _LONGEST:
         return None
     number = int(text)

@@ -22,35 +22,35 @@ def _complete_nothing(dataset: Manifest, output: str, counts: Mapping[str, int])
 
 
 def _leave_out_nothing(dataset: Manifest, keypoints: int) -> list[str]:
-    """Lists no columns, for formats that can store all."""
+    """Returns no columns, for formats that can store all columns."""
     return []
 
 
 def _list_no_files(dataset: Manifest, splits: Collection[str]) -> list[str]:
-    """Lists no files, for formats without files that describe all images."""
+    """Returns no files, for formats without files that describe all images."""
     return []
 
 
 def _take_any(dataset: Manifest, splits: Collection[str]) -> None:
-    """Accepts any splits and classes, for formats that can store all."""
+    """Accepts any splits and classes, for formats that can store all splits and classes."""
 
 
 class ExportFormat(NamedTuple):
     """A format to which datasets can be exported.
 
     Attributes:
-        write: writes a shard, including the content of the given file, which becomes visible only
-            once the shard is complete.
+        write: writes a shard. The given file is part of the shard, and becomes visible only when
+            the shard is complete.
         place: path of that file in the export.
-        load: a line of Python that opens the export, given the `name` of the dataset and the
-            `output`.
+        load: a line of Python that opens the export, to be formatted with the `name` of the dataset
+            and the `output`.
         complete: writes the files that describe all shards, given the dataset, the `output`, and
-            the files of the shards with the number of images in each.
+            the number of images in the file of each shard.
         needs_images: whether records must have encoded images.
         needs_boxes: whether the format is only for images with boxes.
         needs_keypoints: whether writing a shard requires the largest number of keypoints per
             object.
-        name_files: returns the paths of the files of an image, which follow from its key; None if
+        name_files: returns the paths of the files of an image, which depend on its key; None if
             the images of a shard are in one file.
         list_own_files: returns the paths of the files that describe all images, given the splits.
         check_dataset: raises a UsageError if the format cannot store some splits or classes.
@@ -139,7 +139,7 @@ class ExportJob(NamedTuple):
         where: conditions that the records must meet.
         output: folder of the export.
         form: one of `EXPORT_FORMATS`.
-        keypoints: number of keypoints per object, for formats that need it.
+        keypoints: number of keypoints per object, for formats that need this number.
         shared_stems: stems that several keys have, for formats that name files after keys.
     """
 
@@ -183,12 +183,12 @@ class ExportJob(NamedTuple):
 
 
 def count_keypoints(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> int:
-    """Returns the largest number of keypoints per object; 0 if the format does not need it."""
+    """Returns the largest number of keypoints per object, or 0 if the format does not need it."""
     return yolo.count_keypoints(dataset, parts) if EXPORT_FORMATS[form].needs_keypoints else 0
 
 
 def find_shared_stems(dataset: Manifest, form: str, parts: Sequence[ShardPart]) -> frozenset[str]:
-    """Returns the stems that several keys have; none if files are not named after keys."""
+    """Returns the stems that several keys have, if the format names files after keys."""
     if EXPORT_FORMATS[form].name_files is None:
         return frozenset()
     return image_names.find_shared_stems(dataset, parts)
@@ -241,7 +241,7 @@ def check_format(dataset: Manifest, form: str) -> None:
         )
     if EXPORT_FORMATS[form].needs_boxes and dataset.feature_kinds.boxes is None:
         raise UsageError(
-            f"is for images with boxes, but {dataset.folder} has none: use another format",
+            f"is for images with boxes, but {dataset.folder} has no boxes: use another format",
             option="format",
             value=form,
         )

@@ -64,9 +64,9 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def complete_folder(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Makes the files about the whole folder from the parts of the shards.
+    """Writes the files that describe all images, from the parts of the shards.
 
-    The files are `metadata.jsonl`, and `instances_SPLIT.json` if there are boxes.
+    The files are `metadata.jsonl` and, if there are boxes, `instances_SPLIT.json`.
 
     Raises:
         DataError: see `read_checked_parts`.
@@ -99,9 +99,9 @@ def _read_annotations(parts: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> dict[str, Any]:
-    """Returns the image of a sample and its annotations, as in COCO's file, but without ids.
+    """Returns the image of a sample and its annotations, as in a COCO file, but without ids.
 
-    The `category_id` is the label. The ids from the source are added.
+    The `category_id` is the label. The result also contains the ids in the source.
     """
     values = sample.values
     width = values[WIDTH][0]
@@ -131,7 +131,7 @@ def annotate_image(shard: ExportedShard, sample: ExportedSample, name: str) -> d
 def _add_table_columns(
     annotations: list[dict[str, Any]], dataset: Manifest, values: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Sets whether each object is a crowd, and its area, if the table has columns for these."""
+    """Sets `iscrowd` and `area` of each object, if the dataset has columns for these fields."""
     columns = dataset.feature_kinds.box_features
     for column in _CROWD:
         if column in columns:
@@ -157,11 +157,11 @@ def _read_category_ids(parts: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def _coco_document(categories: Sequence[Any], parts: Sequence[str]) -> Iterator[str]:
-    """Yields the text of COCO's file, piece by piece.
+    """Yields the text of a COCO file, piece by piece.
 
     Args:
         categories: the category of each label.
-        parts: paths of the parts, with results of `annotate_image`.
+        parts: paths of the parts, which hold results of `annotate_image`.
     """
     source_ids = (about["source_id"] for about in _read_annotations(parts))
     image_ids = choose_image_ids(source_ids)
@@ -182,7 +182,7 @@ def _name_images(parts: Sequence[str], image_ids: Sequence[int]) -> Iterator[dic
 def _name_annotations(
     parts: Sequence[str], image_ids: Sequence[int], category_ids: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the annotations of all images, numbered, with the ids of image and category."""
+    """Yields the annotations of all images, with their ids and those of image and category."""
     number = 0
     for about, image_id in zip(_read_annotations(parts), image_ids, strict=True):
         for annotation in about["annotations"]:

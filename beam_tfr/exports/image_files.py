@@ -1,8 +1,8 @@
 """Shares code between formats with one file per image.
 
-Each shard leaves a part in the work folder, from which the files that describe all images are made
-at the end. A part has a line of JSON for each image, with the names of the image's files, and what
-the format says about the image.
+For each shard, a file in the work folder, its part, has a line of JSON for each image, with the
+names of the image's files and what the format says about the image. At the end, the files that
+describe all images are made from the parts.
 """
 
 import json
@@ -26,7 +26,7 @@ class ImageFiles(NamedTuple):
 
     Attributes:
         files: path in the export -> content.
-        about: content of the image's line in the part, as JSON values.
+        about: what the format says about the image, as JSON values.
     """
 
     files: Mapping[str, bytes]
@@ -43,7 +43,7 @@ def write_files(
     Args:
         shard: the shard.
         file: the part.
-        describe: makes the files of an image.
+        describe: function that returns the files of an image.
     """
 
     def write_image(sample: ExportedSample) -> bytes:
@@ -65,7 +65,7 @@ def _write_file(output: str, path: str, data: bytes) -> None:
 
 
 def group_parts(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Groups parts by split, as split -> its parts."""
+    """Groups parts by split; returns split -> parts."""
     parts_of = dict[str, list[str]]()
     for path in paths:
         split = parse_shard_names(path).split
@@ -83,7 +83,7 @@ def read_parts(paths: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
 def read_checked_parts(output: str, paths: Iterable[str]) -> Iterator[Any]:
     """Yields what the format says about each image, and then checks the files.
 
-    Holds a hash of each name in memory, about 100 bytes.
+    For each name, holds a hash in memory, which takes about 100 bytes.
 
     Raises:
         DataError: two files have the same name, or a file was removed after it was written.
@@ -113,7 +113,7 @@ def _hash_name(name: str) -> bytes:
 
 
 def write_text(output: str, name: str, texts: Iterable[str]) -> None:
-    """Writes a file of an export, from text that comes piece by piece."""
+    """Writes a file of an export from pieces of text."""
     path = storage.join(output, name)
     storage.make_folder(path.rpartition("/")[0])
     with storage.create(path, scratch=storage.work_path(output, "")) as file:

@@ -1,7 +1,7 @@
 """Derives the file names in an export from the keys of images.
 
-The names follow from the contents of a dataset, so they are checked before anything is written: an
-export whose files cannot exist side by side would never be complete.
+The names depend only on the contents of a dataset, so they are checked before anything is written:
+an export whose files cannot exist side by side would never be complete.
 """
 
 import itertools
@@ -35,10 +35,10 @@ class NamedImage(NamedTuple):
 
     Attributes:
         key: key of the image.
-        split: its split.
-        form: its stored format, one of `EXTENSIONS`.
+        split: split of the image.
+        form: stored format of the image, one of `EXTENSIONS`.
         shares_stem: whether another key in the dataset has the same stem.
-        beside: keys of its companions that are exported, such as "mask".
+        beside: keys of the image's companions that are exported, such as "mask".
     """
 
     key: str
@@ -66,7 +66,7 @@ NameFiles = Callable[[NamedImage], Sequence[str]]  # -> paths in the export
 def file_name(image: NamedImage) -> str:
     """Returns the file name of an image: its key, with the extension of its format.
 
-    `1.png` as a JPEG becomes `1.jpg`, or `1.png.jpg` if another key has the same stem.
+    For a JPEG, `1.png` becomes `1.jpg`, or `1.png.jpg` if another key has the same stem.
 
     Raises:
         DataError: the file would be outside the folder, or among unfinished files.
@@ -84,9 +84,9 @@ def file_name(image: NamedImage) -> str:
 
 
 def unique_file_name(image: NamedImage) -> str:
-    """Returns a file name whose stem no other image has; raises like `file_name`.
+    """Returns a file name whose stem no other image has; raises the errors of `file_name`.
 
-    `1.png` as a JPEG becomes `1.jpg`, or `1_png.jpg` if another key has the same stem.
+    For a JPEG, `1.png` becomes `1.jpg`, or `1_png.jpg` if another key has the same stem.
     """
     name = file_name(image)
     if not image.shares_stem:
@@ -98,16 +98,16 @@ def unique_file_name(image: NamedImage) -> str:
 
 
 def stem_of(key: str) -> str:
-    """Returns a key without its image extension, if it has one."""
+    """Returns a key without the extension of an image, if the key has one."""
     stem, _, extension = key.rpartition(".")
     has_name = bool(stem.rpartition("/")[2])
     return stem if has_name and extension.lower() in FORMAT_OF else key
 
 
 def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozenset[str]:
-    """Returns the stems that several keys in a dataset have, from the contents of its shards.
+    """Returns the stems that several keys in a dataset have, from the contents of the shards.
 
-    Holds all stems in memory, about 100 bytes each.
+    Holds all stems in memory; each takes about 100 bytes.
     """
     stems = set[str]()
     shared = set[str]()
@@ -122,7 +122,7 @@ def find_shared_stems(dataset: Manifest, parts: Iterable[ShardPart]) -> frozense
 def read_images(
     dataset: Manifest, parts: Iterable[ShardPart], where: Mapping[str, str]
 ) -> Iterator[NamedImage]:
-    """Yields the images in some shards that meet the conditions, from the contents."""
+    """Yields those images in some shards that meet the conditions, from the contents."""
 
     def read_shard(part: ShardPart) -> list[NamedImage]:
         return _read_shard(dataset, part, where)
@@ -151,9 +151,10 @@ def _read_shard(dataset: Manifest, part: ShardPart, where: Mapping[str, str]) ->
 
 
 class NameCheck:
-    """Checks the files of an export, one after another: whether they can exist side by side.
+    """Checks, one by one, whether the files of an export can exist side by side.
 
-    Holds a hash of each name and folder in memory, about 100 bytes; their number is limited.
+    For each file and folder, holds a hash in memory, which takes about 100 bytes. The number of
+    folders is limited.
 
     Args:
         output: folder of the export.
@@ -175,7 +176,7 @@ class NameCheck:
         """Adds the path of a file in the export.
 
         Raises:
-            DataError: the file cannot exist there, alone or next to earlier ones.
+            DataError: the file cannot exist there, or cannot exist next to the files added before.
         """
         problem = self._rules.find_problem(self._output, name) or self._find_conflict(name)
         if problem:
@@ -183,7 +184,7 @@ class NameCheck:
             raise DataError(f"{path}: {problem}; {CURE}")
 
     def _find_conflict(self, name: str) -> str:
-        """Adds a file; returns why it cannot exist next to earlier ones, or an empty string."""
+        """Adds a file; returns why it cannot exist next to earlier files, or an empty string."""
         unified = self._rules.unify(name)
         hashed = _hash_name(unified)
         if hashed in self._files:

@@ -24,10 +24,10 @@ class ExportedSample(NamedTuple):
 
     Attributes:
         values: feature -> values.
-        about: everything but its images: `key`, `split`, `class`, `label`, `boxes`, columns.
+        about: everything except images: `key`, `split`, `class`, `label`, `boxes` and columns.
         image: the encoded image.
-        extension: extension of its format: "jpg", "png", "webp".
-        files: its exported companions: key -> PNG.
+        extension: extension of the image's format: "jpg", "png" or "webp".
+        files: the exported companions of the image: key -> PNG.
     """
 
     values: Mapping[str, list[Any]]
@@ -39,7 +39,7 @@ class ExportedSample(NamedTuple):
 
 @dataclasses.dataclass
 class ExportedShard:
-    """An exported shard of a dataset, whose records are found through its contents.
+    """A shard of a dataset to export; its records are found using its contents.
 
     Attributes:
         dataset: the dataset.
@@ -47,14 +47,14 @@ class ExportedShard:
         where: conditions that the records must meet.
         output: folder of the export.
         report: called with the size in bytes of the records that were read.
-        keypoints: number of keypoints per object, for formats that need it.
+        keypoints: number of keypoints per object, for formats that need this number.
         shared_stems: stems that several keys have, for formats that name files after keys.
         left_out: columns that the format cannot store, which are not even decoded.
         table: contents of the shard.
         wanted: the numbers of the exported records, in order.
 
     Raises:
-        UsageError: there is no column that a condition names.
+        UsageError: a condition is about a column that does not exist.
         DataError: the contents are missing or damaged, or do not match the file.
     """
 
@@ -88,7 +88,7 @@ class ExportedShard:
             yield records
 
     def samples(self) -> Iterator[list[ExportedSample]]:
-        """Yields the wanted records in order, parsed, several at a time; raises like `records`."""
+        """Yields the results of `records`, parsed; raises the same errors, and `DataError`."""
         split = parse_shard_names(self.part.file).split
         for records in self.records():
             samples = list[ExportedSample]()
@@ -130,7 +130,7 @@ def sample_of(
     values: dict[str, list[Any]],
     left_out: Collection[str] = (),
 ) -> ExportedSample:
-    """Returns the sample for a parsed record, without some of its columns."""
+    """Returns the sample for a parsed record, without the columns `left_out`."""
     features = dataset.feature_kinds
     key = values[FILENAME][0].decode("utf-8", "backslashreplace")
     about = {"key": key, "split": split, **features.export(values, left_out)}

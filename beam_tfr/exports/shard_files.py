@@ -1,10 +1,10 @@
 """Writes formats with one file per shard.
 
 webdataset    a tar, https://github.com/webdataset/webdataset
-parquet       a Parquet file with Hugging Face's Image and ClassLabel
-tfds          an uncompressed shard, and the files of TensorFlow Datasets, for
+parquet       a Parquet file with the features Image and ClassLabel of Hugging Face
+tfds          an uncompressed shard, besides the files of TensorFlow Datasets, for
               `tfds.load(NAME, data_dir=OUT)`
-dali-index    an index for DALI's `fn.readers.tfrecord(index_path=…)`
+dali-index    an index for `fn.readers.tfrecord(index_path=…)` of DALI
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _HUB_IMAGE = {"_type": "Image"}
 
 
 def write_tar(shard: ExportedShard, file: PendingFile) -> None:
-    """Writes a shard as a tar that contains NUMBER.jpg, .json, .cls and .mask.png."""
+    """Writes a shard as a tar with NUMBER.jpg, NUMBER.json, NUMBER.cls and NUMBER.mask.png."""
     stream: Any = file
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         samples = itertools.chain.from_iterable(shard.samples())
@@ -57,7 +57,7 @@ def _sample_files(sample: ExportedSample) -> dict[str, bytes]:
 def write_parquet(shard: ExportedShard, file: PendingFile) -> None:
     """Writes a shard as a Parquet file.
 
-    Records that are read together become a row group.
+    Records that are read together become one row group.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -105,7 +105,7 @@ def write_records(shard: ExportedShard, file: PendingFile) -> None:
 
 
 def complete_tfds(dataset: Manifest, output: str, counts: Mapping[str, int]) -> None:
-    """Writes the files that describe the shards to TensorFlow Datasets."""
+    """Writes the files that describe the shards for TensorFlow Datasets."""
     folder = storage.join(output, TFDS_FOLDER.format(name=dataset.name))
     files = storage.list_files(folder)
     splits = {}
@@ -135,7 +135,6 @@ def _count_images(
     """Returns the shards of a split with the number of exported images in each.
 
     Args:
-        shards: the shards.
         folder: folder of the exported shards.
         counts: path of an exported shard -> number of its images.
     """
@@ -150,7 +149,7 @@ def _count_images(
 def write_index(shard: ExportedShard, file: PendingFile) -> None:
     """Writes the index of a shard: the offset and size of each record, one record per line.
 
-    Offset and size refer to the framed record, and come from the contents of the shard.
+    The offset and size are those of the framed record, and come from the contents of the shard.
     """
     offsets = shard.table.column("offset").to_pylist()
     lengths = shard.table.column("length").to_pylist()

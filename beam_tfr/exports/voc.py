@@ -1,8 +1,8 @@
 """Writes the format `voc`: JPEGImages/NAME, Annotations/NAME.xml and ImageSets/Main/SPLIT.txt.
 
 As in the devkit of Pascal VOC, pixels are counted from 1, and the last pixel belongs to its box.
-The name of an image is its key, in which _ replaces slashes and the dots of inner extensions,
-because lists contain the names of files in one folder, without extensions. See
+The name of an image is its key, with _ in place of slashes and of dots before inner extensions,
+because lists contain the names of files in a single folder, without extensions. See
 http://host.robots.ox.ac.uk/pascal/VOC/voc2012/htmldoc/devkit_doc.html.
 """
 
@@ -82,7 +82,7 @@ def name_files(image: NamedImage) -> list[str]:
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """Returns the files of an image: itself, and its annotations."""
+    """Returns the files of an image: the image itself and its annotations."""
     image_path, annotations_path = name_files(image_of(shard, sample))
     name = image_path.rpartition("/")[2]
     stem = posixpath.splitext(name)[0]
@@ -92,10 +92,10 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def _flatten_name(key: str) -> str:
-    """Returns a name for an image in a single folder, without image extensions inside its stem.
+    """Returns the name of an image in a single folder; its stem has no extensions of images.
 
-    `a/1.png.jpg` becomes `a_1_png.jpg`, because programs take `a_1.png` in a list for the name of a
-    file.
+    `a/1.png.jpg` becomes `a_1_png.jpg`, because programs that find `a_1.png` in a list take it for
+    the name of a file.
     """
     stem, extension = posixpath.splitext(key.replace("/", "_"))
     inner_stem, inner_extension = posixpath.splitext(stem)
@@ -141,7 +141,7 @@ def _annotation(name: str, sample: ExportedSample) -> str:
 
 
 def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
-    """Returns the lines for a box, given its sides as fractions of the image."""
+    """Returns the lines for a box, whose sides are given as fractions of the image."""
     left, top, right, bottom = box
     width, height = size
     sides = {
@@ -155,7 +155,7 @@ def _bounding_box(box: Sequence[float], size: tuple[int, int]) -> list[str]:
 
 
 def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
-    """Converts a fraction of a side into pixels, with the fewest decimals that preserve it.
+    """Converts a fraction of a side into pixels, with the fewest decimals that keep its value.
 
     Args:
         share: the fraction, a 32-bit float.

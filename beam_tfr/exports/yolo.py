@@ -1,7 +1,7 @@
 """Writes the format `yolo`: `data.yaml`, images/SPLIT/KEY, and labels/SPLIT/KEY.txt with objects.
 
-A line has the number of a class, from 0, and a box, followed by keypoints if objects have any.
-Without keypoints, it may have the corners of a polygon instead of the box. See
+A line consists of the number of a class, counted from 0, and a box, followed by keypoints if
+objects have any. Without keypoints, a line may have the corners of a polygon in place of a box. See
 https://docs.ultralytics.com/datasets/detect.
 """
 
@@ -39,7 +39,7 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
     """Checks that `data.yaml` has a key for each split.
 
     Raises:
-        UsageError: there is no key for a split, or the same key for two splits.
+        UsageError: a split has no key, or two splits have the same key.
     """
     split_of = dict[str, str]()  # key -> split
     for split in splits:
@@ -62,7 +62,7 @@ def check_splits(_: Manifest, splits: Collection[str]) -> None:
 
 
 def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
-    """Returns the largest number of keypoints per object in the shards' contents; 0 without any."""
+    """Returns the largest number of keypoints per object in the contents of shards, or 0."""
     keypoints = dataset.feature_kinds.keypoints
     if keypoints is None:
         return 0
@@ -79,7 +79,7 @@ def count_keypoints(dataset: Manifest, parts: Sequence[ShardPart]) -> int:
 
 
 def list_left_out(dataset: Manifest, keypoints: int) -> list[str]:
-    """Lists the columns that label files cannot store, given the number of keypoints."""
+    """Returns the columns that label files cannot store, given the number of keypoints."""
     features = dataset.feature_kinds
     shapes = features.keypoints if keypoints else features.polygons
     kept = {shape.name for shape in (features.boxes, shapes) if shape}
@@ -105,7 +105,7 @@ def name_files(image: NamedImage) -> list[str]:
 
 
 def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
-    """Returns the files of an image: itself, and its label file."""
+    """Returns the files of an image: the image itself and its label file."""
     path, labels_path = name_files(image_of(shard, sample))
     annotated = annotate_image(shard, sample, path)
     size = (annotated["image"]["width"], annotated["image"]["height"])
@@ -121,21 +121,21 @@ def describe_image(shard: ExportedShard, sample: ExportedSample) -> ImageFiles:
 
 
 def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
-    """Checks that the label file of an image does not get too many keypoints.
+    """Checks that the label file of an image would not contain too many keypoints.
 
     Args:
         path: path of the image.
         objects: number of objects in the image.
-        keypoints: number of keypoints that each object gets.
+        keypoints: number of keypoints to write for each object.
 
     Raises:
-        DataError: the file would get too many keypoints.
+        DataError: the file would contain too many keypoints.
     """
     if objects * keypoints > _MOST_KEYPOINTS:
         raise DataError(
             f"{quote(path)}: {objects:,} objects, each padded to {keypoints:,} keypoints (the most "
-            f"that an object has, by the contents), would have more than {_MOST_KEYPOINTS:,}: use "
-            "`format=folder`, which writes only those that exist"
+            "that an object has, according to the contents), would have more than "
+            f"{_MOST_KEYPOINTS:,} keypoints: use `format=folder`, which writes no missing keypoints"
         )
 
 
@@ -150,7 +150,7 @@ def _shape_of(
         keypoints: number of keypoints per object; 0 if no object has any.
 
     Raises:
-        DataError: the object has more keypoints.
+        DataError: the object has more keypoints than that.
     """
     box = _center_box(annotation["bbox"], size)
     if keypoints:
@@ -171,12 +171,12 @@ def _center_box(box: Sequence[float], size: tuple[int, int]) -> list[float]:
 def _pad_keypoints(
     numbers: Sequence[float], size: tuple[int, int], keypoints: int
 ) -> Iterator[float]:
-    """Yields x, y and visibility of each keypoint; 0 for keypoints that an object lacks."""
+    """Yields the x, y and visibility of each keypoint, and zeros for missing keypoints."""
     missing = keypoints * _KEYPOINT_SIZE - len(numbers)
     if missing < 0:
         raise DataError(
             f"an object has {len(numbers) // _KEYPOINT_SIZE} keypoints, but the contents state at "
-            f"most {keypoints}: use `format=folder`, which writes all"
+            f"most {keypoints}: use `format=folder`, which writes all keypoints"
         )
     width, height = size
     for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
@@ -185,7 +185,7 @@ def _pad_keypoints(
 
 
 def _join_visible(polygons: Sequence[Sequence[float]], size: tuple[int, int]) -> list[float]:
-    """Joins the visible parts of an object's polygons into one; empty if none is visible."""
+    """Joins the visible parts of an object's polygons into one; returns [] if none is visible."""
     width, height = size
     visible = []
     for numbers in polygons:

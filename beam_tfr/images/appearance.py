@@ -21,7 +21,7 @@ _HALVED = 128  # shorter sides have too few samples for each wave to be halved
 
 
 class ChannelSums(NamedTuple):
-    """The sum of each channel of some pixels, and the sum of its squares."""
+    """The sum and the sum of squares of each channel of some pixels."""
 
     sums: tuple[int, ...]
     squares: tuple[int, ...]
@@ -31,8 +31,8 @@ def describe_pixels(pixels: Pixels, channel_sums: ChannelSums) -> Appearance:
     """Describes a picture, given the sums of its channels.
 
     Args:
-        pixels: uint8 [height, width, channels], without a margin: with margins, all small pictures
-            in the middle of a large one would look the same.
+        pixels: uint8 [height, width, channels], without margins: with margins, all small pictures
+            in the middle of large images would look the same.
         channel_sums: the sums of these pixels, from `sum_channels`.
     """
     mean = sum(channel_sums.sums) / pixels.size

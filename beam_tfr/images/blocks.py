@@ -10,13 +10,13 @@ BLOCK = 1 << 20  # samples to process together
 
 
 def row_blocks(height: int, row_samples: int) -> list[slice]:
-    """Lists slices of rows that cover an image; a slice has one row or at most `BLOCK` samples."""
+    """Returns slices of rows that cover an image: each has one row, or at most `BLOCK` samples."""
     rows = max(1, BLOCK // max(1, row_samples))
     return [slice(top, min(top + rows, height)) for top in range(0, height, rows)]
 
 
 def reuse_memory(shape: tuple[int, int, int], samples: NDArray[Any]) -> NDArray[np.uint8]:
-    """Returns uint8 memory of a shape: if possible, the beginning of the samples' own memory.
+    """Returns a uint8 array of a shape, if possible at the beginning of the samples' memory.
 
     Rows written there in order never overwrite a later row of the samples, as long as a row of the
     result has no more bytes than a row of the samples.

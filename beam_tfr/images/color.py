@@ -103,7 +103,7 @@ def composite_to_srgb(
 ) -> tuple[Pixels, tuple[str, ...]]:
     """Converts colors to sRGB, the color space of the background, and blends them with it.
 
-    The result uses the memory of `pixels`, unless its number of channels differs.
+    The result uses the memory of `pixels`, unless it has a different number of channels.
 
     Args:
         pixels, profile, convert: as in `to_srgb`.
@@ -227,7 +227,7 @@ def _find_effect(profile: bytes) -> _Effect | None:
 
 
 def _measure_effect(profile: bytes) -> _Effect | None:
-    """Converts some colors to see what a profile does; returns None if it cannot be used."""
+    """Converts some colors to see what a profile does; returns None for an unusable profile."""
     try:
         transform = _make_transform(_safe_profile(profile))
     except (OSError, ValueError):  # LittleCMS rejects the profile
@@ -248,7 +248,7 @@ def _measure_effect(profile: bytes) -> _Effect | None:
 
 
 def _make_transform(profile: bytes) -> ImageCms.ImageCmsTransform:
-    """Makes the transform from the colors of a profile to sRGB.
+    """Creates the transform from the colors of a profile to sRGB.
 
     Raises:
         OSError, ValueError: the profile is broken, or of a kind that is not for images.
@@ -352,7 +352,8 @@ def _by_strips(
     Args:
         pixels: [h, w, c].
         channels: number of channels of the result.
-        change: makes an image of n pixels from [n, c] of the pixels and of each of `others`.
+        change: function that makes an image of n pixels from n pixels, [n, c], and the same part of
+            each of `others`.
         others: further arrays, which are divided into the same strips.
         may_overwrite: whether the result may use the memory of the pixels.
 

@@ -1,4 +1,4 @@
-"""Maps the columns of a table row, such as boxes, to the pixels of its record."""
+"""Maps the columns of a table row, such as boxes, to the pixels of the row's record."""
 
 import dataclasses
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from beam_tfr.schema.items import Image, ImageRef
 
 
 class PlacedColumns(NamedTuple):
-    """The columns of a row, as stored in its record.
+    """The columns of a row, as stored in the row's record.
 
     Attributes:
         image: the image, with the adjustments of its boxes.

@@ -3,9 +3,9 @@
     bytes ──formats──▶ Source ──limits──▶ decode ──▶ Decoded, as stored
         ──geometry──▶ resized ──orientation──▶ upright ──color──▶ sRGB or gray ──encode──▶ Image
 
-The format is determined by the content, never by the name. Colors are usually converted after
-resizing, when there are fewer pixels, but those of transparent images before resizing, because
-these images are blended with the background.
+The format is determined by the content, never by the name. Colors are converted after resizing,
+when there are fewer pixels. Only transparent images are converted before resizing, because they are
+blended with the background.
 """
 
 import contextlib
@@ -128,7 +128,7 @@ def convert_image(
 
 
 def _resolve_options(options: ImageOptions | None, changes: dict[str, Any]) -> ImageOptions:
-    """Returns the options with the changes applied, after checking that they are for images."""
+    """Returns the options with the changes applied, and checks that the encoding is for images."""
     if options is None:
         options = ImageOptions(**changes)
     elif changes:
@@ -154,8 +154,8 @@ class _Action(enum.Enum):
     """The purpose of decoding an image.
 
     Attributes:
-        ENCODE: encode its pixels.
-        KEEP: store the bytes of the file, if they show the right pixels, and sum those pixels.
+        ENCODE: encode the pixels.
+        KEEP: store the bytes of the file if they show the right pixels, and sum those pixels.
         CHECK: like KEEP, without sums: the decoder only looks for damage, and decodes as few pixels
             as a perceptual hash needs.
     """
@@ -212,7 +212,7 @@ class _Conversion:
     Attributes:
         request: the arguments of the call.
         source: the opened file.
-        layout: where its pixels go.
+        layout: where the pixels of the source go.
     """
 
     request: _Request
@@ -224,7 +224,10 @@ class _Conversion:
         return self.request.options
 
     def keep_or_encode(self) -> Image:
-        """Stores the bytes of the file if the options request it and they show the same pixels."""
+        """Stores the bytes of the file if options request this and the bytes show the same pixels.
+
+        Otherwise, encodes the pixels.
+        """
         action = self._choose_action()
         if action is _Action.ENCODE:
             return self.encode()
@@ -257,7 +260,7 @@ class _Conversion:
 
     @contextlib.contextmanager
     def _decoding(self, action: _Action) -> Iterator[Decoded]:
-        """Decodes the file once there is enough memory, and reserves it until the context ends."""
+        """Decodes the file once there is enough memory, which stays reserved within the context."""
         min_size = self._choose_min_size(action)
         needed = self.source.memory(min_size)
         limits.check_memory(self.source, needed, self.options)
@@ -271,7 +274,7 @@ class _Conversion:
     def _choose_min_size(self, action: _Action) -> Size:
         """Chooses the smallest size to which the decoder may scale down.
 
-        This is twice the size of the stored image; to only check the file, it is the size that a
+        This is twice the size of the stored image or, if the file is only checked, the size that a
         hash needs.
         """
         shorter_side = min(self.source.height, self.source.width)
@@ -284,7 +287,7 @@ class _Conversion:
         return height, width
 
     def _resizing_bytes(self) -> int:
-        """Computes the most memory that resizing, its result and the encoder use.
+        """Computes the most memory that resizing, the resized image and the encoder use.
 
         Filters use four bytes per pixel.
         """
@@ -333,11 +336,11 @@ class _Conversion:
         return self._to_image(stored, described, notes)
 
     def _render(self, decoded: Decoded) -> tuple[Pixels, tuple[str, ...]]:
-        """Resizes and rotates a decoded image and converts its colors; takes over its pixels.
+        """Resizes and rotates a decoded image and converts its colors; may overwrite its pixels.
 
         Returns:
-            The pixels of the record without its margin, and the members of
-            `schema.dataset.ADJUSTMENTS` that apply to its colors.
+            The pixels of the record without the margin, and the members of
+            `schema.dataset.ADJUSTMENTS` that apply to the colors.
         """
         options = self.options
         converts_profile = options.icc == "convert"

@@ -7,9 +7,9 @@ ends with the thread. The two processes exchange:
     guard ◀── None ── serve                                    once, when it is ready
     guard ── (options, name, statistics, bytes) ──▶ serve      for each image
     guard ◀── bytes needed ── serve                            before it decodes
-    guard ── None ──▶ serve                                    when they are reserved
+    guard ── None ──▶ serve                                    when these bytes are reserved
     guard ◀── Image, (reason, …) of a reject, or traceback ── serve
-    guard ◀── encoded ── serve                                 after an Image, which lacks them
+    guard ◀── encoded ── serve                                 after an Image, sent without it
 
 A guarded process answers in MessagePack with these types. It never answers with a pickle, which
 could run any code: a malicious file may take over its decoder.
@@ -132,7 +132,7 @@ class _Process(GuardedProcess):
             self.close()
 
     def _to_reject(self, options: ImageOptions, message: str) -> _EndedError:
-        """Makes the reject for an image that ended the process while it was decoded.
+        """Creates the reject for an image that ended the process while the image was decoded.
 
         Args:
             options: options of the conversion.

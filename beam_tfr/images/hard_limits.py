@@ -1,4 +1,4 @@
-"""Limits the memory and CPU time of a guarded process, and reads what libraries print there."""
+"""Limits the memory and CPU time of a guarded process, and reads what libraries print in it."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ class HardLimits(NamedTuple):
 
     Attributes:
         messages: file descriptor for reading what libraries print.
-        used_bytes: memory of this process before the first image; limits are added to it.
+        used_bytes: memory that this process used before the first image; limits come on top.
     """
 
     messages: int
@@ -105,7 +105,7 @@ def prepare_process(messages: int, target: int) -> None:
 
 
 def read_first_error(messages: int) -> str:
-    """Reads the first printed error that is not only about tags; empty if there is none."""
+    """Returns the first printed error that is not only about tags, or an empty string."""
     try:
         printed = os.read(messages, _MOST_PRINTED)
     except BlockingIOError:
@@ -122,7 +122,7 @@ def _lacks_memory(error: BaseException) -> bool:
 
 
 def _limit(kind: int, value: int) -> None:
-    """Sets a limit of this process, unless a lower one is already set."""
+    """Sets a limit of this process, unless a lower limit is already set."""
     soft, hard = _limits[kind]
     if soft != resource.RLIM_INFINITY:
         value = min(value, soft)

@@ -164,7 +164,7 @@ class MemoryBudget:
         self._asked: dict[object, int] = {}
 
     def delegate(self, reserve: Callable[[int, int], None]) -> None:
-        """Makes a guarded process request the bytes for each image from its parent."""
+        """Has a guarded process ask its parent process for the bytes of each image."""
         self._reserve = reserve
 
     def share(self) -> None:
@@ -176,7 +176,7 @@ class MemoryBudget:
         """Waits until an image fits, and reserves its bytes within the context.
 
         Args:
-            needed: bytes for the image; if they exceed `limit`, waits until nothing else is
+            needed: bytes for the image; if more than `limit`, waits until no other image is
                 decoded.
             limit: bytes for all images in total.
         """
@@ -202,7 +202,7 @@ class MemoryBudget:
     def _fits(self, ticket: object, limit: int) -> bool:
         """Whether an image may be decoded now.
 
-        It may if it is the first image, or if it fits along with all images requested before it.
+        This is so for the first image, and for images that fit along with those requested before.
         """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)

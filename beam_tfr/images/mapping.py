@@ -87,7 +87,7 @@ def source_size(geometry: Geometry, *, upright: bool = True) -> tuple[int, int]:
 
 
 def _swaps_sides(geometry: Geometry) -> bool:
-    """Whether the width of the stored source is the height of the upright one."""
+    """Whether the width of the stored source is the height of the upright source."""
     return geometry.orientation >= 5
 
 
@@ -99,7 +99,7 @@ def _turn_upright(points: Floats, geometry: Geometry) -> Floats:
 
 
 def _turn_back(points: Floats, geometry: Geometry) -> Floats:
-    """Rotates points of the upright source back to the stored one."""
+    """Rotates points of the upright source back to the stored source."""
     _mirror(points, geometry)
     return np.fliplr(points) if _swaps_sides(geometry) else points
 

@@ -20,9 +20,10 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
     """Finds the orientation of an image, 1 to 8; 1 (upright) if no valid value is found.
 
     Args:
-        exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before
-            them; or empty.
-        xmp: an XMP packet, or empty. Its `tiff:Orientation` counts if EXIF has no valid value.
+        exif: a TIFF header and its directories (EXIF 2.32, 4.5), with or without "Exif" before the
+            header, or empty bytes.
+        xmp: an XMP packet, or empty bytes. Its `tiff:Orientation` counts if EXIF has no valid
+            value.
     """
     orientation = _find_in_exif(exif)
     if orientation is not None:
@@ -32,7 +33,7 @@ def find_orientation(exif: bytes, xmp: bytes = b"") -> int:
 
 
 def _find_in_exif(exif: bytes) -> int | None:
-    """Finds the orientation in an EXIF block; None if the block has no valid one.
+    """Finds the orientation in an EXIF block; returns None if there is no valid orientation.
 
     Reads only the first directory, so that no block takes long to read.
     """

@@ -57,8 +57,8 @@ def resize_window(
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None
             for all.
-        may_overwrite: whether a large image may be resized in the memory of its pixels. Otherwise
-            the pixels are never written to, but a view is returned if nothing changes.
+        may_overwrite: whether a large image may be resized in the memory of its pixels. Otherwise,
+            the pixels are never written to, but the result is a view of them if nothing changes.
     """
     channels = pixels.shape[2]
     pixels = _with_fourth_channel(pixels)
@@ -191,7 +191,7 @@ def _plan_side(new_side: int, window: Span, side: int) -> _Side:
 
 
 def _pack(window: Pixels, pixels: Pixels) -> Pixels:
-    """Copies a window of pixels to contiguous memory, if possible to that of the pixels."""
+    """Copies a window of pixels to contiguous memory, if possible to the memory of the pixels."""
     if window.flags.c_contiguous:
         return window
     packed = reuse_memory(window.shape, pixels)
@@ -247,8 +247,8 @@ def _resize_height(pixels: Pixels, side: _Side, columns: slice, result: Pixels) 
 def _resize_width(pixels: Pixels, side: _Side, width: int, result: Pixels) -> None:
     """Filters all rows, strip by strip.
 
-    The result may begin where the pixels begin, or earlier if its rows are not longer than theirs:
-    no row is overwritten before it is read.
+    The result may begin where the pixels begin, or earlier if its rows are not longer than those of
+    the pixels: no row is overwritten before it is read.
 
     Args:
         pixels: the pixels that the filter reaches.

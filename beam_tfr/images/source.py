@@ -29,7 +29,7 @@ class Decoded:
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8),
             and w likewise.
         profile: embedded ICC profile; empty if there is none.
-        bits: bits per sample in the file; more than 8 were scaled to 8.
+        bits: bits per sample in the file; samples with more than 8 bits were scaled to 8.
         adjusted: further members of `schema.dataset.ADJUSTMENTS` that apply.
     """
 

@@ -1,10 +1,10 @@
 """Counts attempts that crash, so that guarded processes can decode the images at fault.
 
-After two such attempts at a shard, a guarded process decodes each of its images.
+After two such attempts at a shard, a guarded process decodes each image of the shard.
 
-`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and did not
-end, either because it is in progress or because its process was killed, perhaps by an image.
-`sample.attempts` is the same for the plan's sample.
+`OUT/.beam_tfr/SHARD.attempts` holds a byte for each attempt at a shard that started and has not
+ended, either because it is in progress or because its process was killed, perhaps by an image.
+`sample.attempts` counts the attempts at the sample for the plan.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def mark_attempt(path: str) -> Iterator[bool]:
     """Marks an attempt while the block runs; yields True if two earlier attempts crashed.
 
     Args:
-        path: path of the mark; empty for no mark.
+        path: path of the mark; an empty string to make no mark.
     """
     if not path:
         yield False
@@ -39,7 +39,7 @@ def mark_attempt(path: str) -> Iterator[bool]:
 def _change_mark(path: str, change: int) -> int:
     """Changes the number of attempts in a mark; returns the previous number.
 
-    The mark is read each time, because other attempts may begin and end in between. Errors are
+    The mark is read each time, because other attempts may begin or end in the meantime. Errors are
     ignored, because the attempt itself may still succeed.
     """
     count = 0

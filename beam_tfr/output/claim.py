@@ -48,7 +48,7 @@ class Claim(NamedTuple):
     """The right of a run to replace files in an output folder.
 
     Attributes:
-        replaces: generation of the manifest; 0 if there is none.
+        replaces: generation of the manifest that may be replaced; 0 if there is no manifest.
         overwrite: whether the files of any dataset may be replaced.
     """
 
@@ -98,7 +98,7 @@ def _read_plan(output: str) -> BegunPlan | None:
 
 
 def find_claim(output: str, run_id: str) -> Claim | None:
-    """Returns the claim of a run; None if it no longer has one."""
+    """Returns the claim of a run; None if the run no longer has a claim."""
     begun = _read_plan(output)
     if begun is not None and begun.run_id == run_id:
         return begun.claim
@@ -116,8 +116,8 @@ def claim_folder(
 ) -> Plan:
     """Claims the folder for a plan, and resumes an earlier run that has not published.
 
-    The earlier run must have had the same plan, or one that differs only in the input; shards with
-    the same references are kept. With `overwrite`, starts again if the plan is different. A
+    The earlier run must have had the same plan, or a plan that differs only in the input; shards
+    with the same references are kept. With `overwrite`, starts again if the plan is different. A
     published dataset is not touched.
 
     Args:
@@ -127,7 +127,7 @@ def claim_folder(
         overwrite: whether to replace another dataset.
 
     Returns:
-        The plan; it is `complete` if the folder already holds its dataset.
+        The plan, which is `complete` if the folder already holds its dataset.
 
     Raises:
         UsageError: the folder holds another dataset, part of a dataset with different options, or
@@ -160,9 +160,9 @@ class OutputState(NamedTuple):
     """The state of an output folder.
 
     Attributes:
-        complete: whether it holds the dataset of the plan.
-        replaces: generation of the manifest that the plan would replace; 0 if there is none.
-        begun: the plan of an unfinished run; None if there is none.
+        complete: whether the folder holds the dataset of the plan.
+        replaces: generation of the manifest that the plan would replace; 0 if there is no manifest.
+        begun: the plan of an unfinished run; None if there is no such run.
         resumes: whether the plan would resume that run.
     """
 
@@ -224,7 +224,7 @@ def _check_no_dataset(output: str) -> None:
 
 
 def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
-    """Builds the error for a folder that holds part of a dataset with different options."""
+    """Creates the exception for a folder that holds part of a dataset with different options."""
     codecs = plan.codecs | find_other_codecs(earlier.codecs, plan.codecs)
     stated = {**earlier.fields(), "codecs": codecs}
     present = PresentDataset(stated, earlier.matched, earlier.classes)
@@ -240,7 +240,7 @@ def _other_options(output: str, earlier: Plan, plan: Plan) -> UsageError:
 
 
 def _holds_dataset(output: str, plan: Plan) -> bool:
-    """Whether an output holds the dataset of a plan; False if it holds none.
+    """Whether an output holds the dataset of a plan; False if it holds no dataset.
 
     Raises:
         UsageError: the output holds another dataset.
@@ -276,7 +276,7 @@ def _holds_dataset(output: str, plan: Plan) -> bool:
 def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
     """Removes files that dead runs left in the work folder.
 
-    Locks, marks of crashes and the plan stay; the caller replaces the plan at once.
+    Locks, marks of attempts and the plan stay; the caller replaces the plan at once.
 
     Args:
         output: folder of the dataset.
@@ -306,7 +306,7 @@ def _find_finished(plan: Plan, entries: Iterable[Entry]) -> set[str]:
 def _list_own_files(output: str, run_id: str) -> list[Entry]:
     """Lists the files in the work folder, then checks that no other run has taken over.
 
-    These files can therefore be deleted safely, even later: a run that takes over removes this
+    The listed files can therefore be deleted safely, even later: a run that takes over removes this
     run's lock before it writes anything else.
 
     Raises:
@@ -358,7 +358,7 @@ def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None 
     Args:
         output: folder of the dataset.
         run_id: id of the run.
-        shards: names of all shards of the dataset; None after a repair, which changes no source.
+        shards: names of all shards of the dataset; None after a repair, which changes no sources.
     """
     with contextlib.suppress(OSError, RunError):
         entries = _list_own_files(output, run_id)

@@ -14,7 +14,7 @@ from beam_tfr.schema.errors import RunError
 
 
 def used_versions(options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns library -> installed version, for libraries that can affect a dataset's bytes.
+    """Returns library -> installed version for libraries that can affect the bytes of a dataset.
 
     Args:
         options: options of the plan.

@@ -26,7 +26,7 @@ class _Member(NamedTuple):
 
     Attributes:
         key: key of the image.
-        split: its present split.
+        split: present split of the image.
     """
 
     key: bytes
@@ -35,7 +35,7 @@ class _Member(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CopiedImages:
-    """The copies in a dataset; memory holds only images that have copies, or may have some.
+    """The copies in a dataset; only images that have or may have copies are in memory.
 
     Attributes:
         dataset: manifest of the dataset.
@@ -76,7 +76,7 @@ class CopiedImages:
         the same image become one group.
 
         Args:
-            only_torn: whether to leave out groups that are already in one split.
+            only_torn: whether to leave out groups whose images are already in the same split.
         """
         for members in self._list_members().values():
             is_torn = len({member.split for member in members}) > 1
@@ -117,7 +117,7 @@ class CopiedImages:
         return first
 
     def _list_grouped(self, rows_of_groups: Mapping[str, int]) -> Iterator[tuple[int, _Member]]:
-        """Yields all images in some groups of the layout, each with an image of the same group."""
+        """Yields all images in some groups of the layout, with the first image of each group."""
         if not rows_of_groups:
             return
         for shard in planned_shards(self.dataset):

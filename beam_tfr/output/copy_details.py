@@ -20,7 +20,7 @@ def describe_copy(kept: str, kept_class: str, own_class: str) -> str:
 
 
 def list_kept(reject: Reject) -> list[str]:
-    """Lists possible keys of the image of which a reject is a copy; empty if it is not a copy.
+    """Returns possible keys of the image of which a reject is a copy; [] if it is not a copy.
 
     The first key is the right one, unless that key contains words of the sentence itself.
     """

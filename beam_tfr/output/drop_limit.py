@@ -16,9 +16,9 @@ class DropLimit(NamedTuple):
 
     Attributes:
         folder: folder of the dataset.
-        images: number of its records.
-        max_removed: largest fraction (float) or number (int) of them that may be dropped.
-        limit: the option `limit`; if it leaves images out, any number may be dropped.
+        images: number of records in the dataset.
+        max_removed: largest fraction (float) or number (int) of these that may be dropped.
+        limit: the option `limit`; if it leaves out images, any number may be dropped.
     """
 
     folder: str
@@ -45,7 +45,7 @@ class DropLimit(NamedTuple):
         return plan
 
     def check_total(self, total: int) -> None:
-        """Checks that an input that cannot be planned does not lack too many images anyway.
+        """Checks an input for which no plan can be made: whether it lacks too many images anyway.
 
         Args:
             total: number of images in the input.
@@ -67,7 +67,7 @@ class DropLimit(NamedTuple):
         """Returns a message if an update would drop too many images; otherwise an empty string.
 
         Args:
-            dropped: how many of the dataset's images the update would drop.
+            dropped: number of images that the update would drop from the dataset.
             plan: the plan of the update, or of a conversion of its input.
         """
         if self._allows(dropped, plan.matched):
@@ -88,7 +88,7 @@ class DropLimit(NamedTuple):
         )
 
     def _allows(self, dropped: int, matched: int) -> bool:
-        """Whether an update may drop so many images, given the number in its input."""
+        """Whether an update may drop this number of images, given the number in its input."""
         is_limited = self.limit is not None and matched >= self.limit
         return is_limited or dropped <= count_allowed(self.max_removed, self.images)
 

@@ -1,8 +1,8 @@
-"""Finds known facts about the images of a dataset, so that updates copy unchanged records.
+"""Finds known facts about the images of a dataset, so that updates can copy unchanged records.
 
 The sidecars next to a dataset hold the references of its images and the sums of their pixels; the
-contents hold everything else that is not in a record. So a copied record gives the same shard,
-contents and statistics as a newly made one. `known_records` reads the records.
+contents hold everything else that is not in a record. A copied record therefore leads to the same
+shard, contents and statistics as a newly made record. `known_records` reads the records.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ class KnownSource(NamedTuple):
     """An image of a finished dataset.
 
     Attributes:
-        ref: its encoded reference.
-        number: number of its record, in the order of the manifest; for a reject, the number of the
+        ref: encoded reference of the image.
+        number: number of the record, in the order of the manifest; for a reject, the number of the
             next record.
         reject: the reject, if the image was rejected.
     """
@@ -43,7 +43,7 @@ class KnownSource(NamedTuple):
 
 
 def read_sources(folder: str, shard: PlannedShard) -> list[KnownSource] | None:
-    """Reads the images of a shard, in order; returns None if its sidecar is missing."""
+    """Reads the images of a shard, in order; returns None if the sidecar is missing."""
     sidecar = sidecars.read_published_sidecar(folder, shard)
     if sidecar is None or len(sidecar.refs) != shard.images:
         return None
@@ -84,9 +84,9 @@ def _shards_by_name(base: BaseDataset) -> dict[str, PlannedShard]:
 
 
 def find_equal_shard(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
-    """Returns the dataset's shard with the name and bytes of a new shard; None if there is none.
+    """Returns the dataset's shard with the name and bytes of a new shard, or None.
 
-    The shard just written takes its place.
+    The shard that was just written takes the place of this shard.
     """
     shard = _shards_by_name(base).get(info.shard.name)
     if shard is None or shard.entry is None:
@@ -110,8 +110,8 @@ def _find_in_place(base: BaseDataset, info: ShardInfo) -> ShardInfo | None:
 def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
     """Returns the dataset's shard with the same references and recipe, which is reused unchanged.
 
-    Writes its sidecar for the new dataset. Returns None if there is no such shard, or if its
-    sources must be read to tell whether they changed.
+    Writes the sidecar of this shard for the new dataset. Returns None if there is no such shard, or
+    if its sources must be read to tell whether they have changed.
     """
     planned = _shards_by_name(base).get(shard.name)
     if planned is None or base.compare == "checksum":
@@ -158,7 +158,7 @@ class _EarlierRef(NamedTuple):
 
 
 def encode_source(source: KnownSource) -> bytes:
-    """Encodes the facts about an image that `match_image` needs, in few bytes for the shuffle."""
+    """Encodes the facts about an image that `match_image` needs, compactly for the shuffle."""
     ref = EncodedRef.parse(source.ref)
     earlier = _EarlierRef(
         number=source.number,
@@ -220,7 +220,7 @@ def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownStat
 def _compare_listed(
     ref: ImageRef, earlier: _EarlierRef, *, trusts_generation: bool
 ) -> KnownState | None:
-    """Returns whether a source has changed, judging by its listing; None if it must be read."""
+    """Returns whether a source has changed, according to its listing; None if it must be read."""
     is_estimate = is_in_parquet(ref.place)
     if ref.size_bytes != earlier.size_bytes and not is_estimate:
         return KnownState.CHANGED

@@ -26,7 +26,7 @@ class KnownRecord(NamedTuple):
 
     Attributes:
         serialized: the tf.train.Example.
-        row: its row in the contents, without the columns that locate it in a shard.
+        row: row of the record in the contents, without the columns that locate records in shards.
         sums: sums of the record, as in `sidecars.Sidecar`.
     """
 
@@ -41,7 +41,7 @@ class KnownFrames(NamedTuple):
     Attributes:
         frames: frames of the records, joined.
         sizes: size of each frame in bytes.
-        rows: their `pyarrow.Table` of contents, without the columns that locate records in shards.
+        rows: `pyarrow.Table` with the contents, without the columns that locate records in shards.
         sums: sums of each record, as in `sidecars.Sidecar`.
     """
 
@@ -112,7 +112,7 @@ class KnownRecords:
         return KnownFrames(b"".join(frames), [*map(len, frames)], rows, sums)
 
     def find_sizes(self, keys: Collection[str]) -> dict[str, int | None]:
-        """Finds the sizes of the records with some keys; None for rejects.
+        """Finds the sizes of the records with some keys; the size of a reject is None.
 
         Reads the sidecars of all shards.
         """

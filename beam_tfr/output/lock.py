@@ -3,7 +3,7 @@
 `OUT/.beam_tfr/lock.N` names the run that holds the folder. The lock's modification time is the
 holder's heartbeat, which the main process renews with one request. The lock of a Dataflow job has
 no heartbeat: the service is asked whether the job has ended, so a queued job also keeps its lock. A
-run that takes over from a dead one creates the lock with the next number.
+run that takes over from a dead run creates the lock with the next number.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def _read_locks(output: str) -> dict[int, Lock | None]:
 
 
 def _read_lock(path: str) -> Lock | None:
-    """Reads a lock; returns None if it is damaged.
+    """Reads a lock; returns None if the lock is damaged.
 
     Raises:
         OSError: the lock does not exist, or cannot be read.
@@ -72,13 +72,14 @@ def acquire_lock(
 ) -> str:
     """Locks the folder for this run, unless the run already holds it; returns the path of the lock.
 
-    The lock of a dead holder is not removed, since the second of two runs that find it would remove
-    the new lock of the first. Instead, both try to create the next lock, which only one can.
+    The lock of a dead holder is not removed: if two runs found it at the same time, the second run
+    would remove the new lock of the first. Instead, both try to create the next lock, and only one
+    of them can.
 
     Args:
         output: folder of the dataset.
         run_id: id of this run.
-        job: the job that this process works for, which will hold the lock; empty for this process.
+        job: id of the job that will hold the lock; an empty string if this process will hold it.
         job_state: function that asks the service for the state of a job that holds a lock.
 
     Raises:
@@ -120,7 +121,7 @@ def check_lockable(output: str, *, job_state: JobState = lambda _: "") -> None:
 
 @contextlib.contextmanager
 def _explain_failures(output: str) -> Iterator[None]:
-    """Turns errors while locking into messages that say why a folder cannot be locked."""
+    """Turns errors that occur while locking into messages that say why this is impossible."""
     try:
         yield
     except storage.AlreadyExistsError:
@@ -174,7 +175,7 @@ def _find_living(
 
 
 def _check_permissions(output: str, run_id: str) -> None:
-    """Checks early that a run has the permissions it needs on gs://, such as to move and delete.
+    """Checks early that a run has the permissions that it needs on gs://, such as to delete files.
 
     Raises:
         OSError: a permission is missing.
@@ -221,7 +222,7 @@ def check_lock(output: str, run_id: str) -> None:
 
 
 def takeover_error(output: str) -> RunError:
-    """Builds the error for a run that has lost the folder."""
+    """Creates the exception for a run that has lost the folder."""
     if not _is_locked(output):
         return RunError(
             f"{output} was taken over by another run, which has ended, or somebody removed the "
@@ -298,7 +299,7 @@ class HeldLock:
                 failed = True
 
     def leave_to_job(self, job: str) -> None:
-        """Leaves the lock to the job with this id, which holds it until the job ends."""
+        """Leaves the lock to the job with this id, which then holds the lock until it ends."""
         self.left = True
         self._stopped.set()
         own_lock = _find_own_lock(self._output, self._run_id)

@@ -31,9 +31,9 @@ class Lock:
 
     Attributes:
         run_id: id of the run.
-        machine: the machine of its process, see `this_machine`; or `JOB` and the id of its job.
-        pid: id of its process.
-        process_start: when the process started, see `read_process_start`.
+        machine: machine of the process (see `this_machine`), or `JOB` and the id of the job.
+        pid: id of the process.
+        process_start: when the process started (see `read_process_start`).
         started: when the run locked the folder, in seconds since 1970.
     """
 
@@ -54,7 +54,7 @@ class Lock:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self | None:
-        """Parses the content of a lock file; None if it is damaged, perhaps by a power failure."""
+        """Parses the content of a lock file; None if a power failure, for example, damaged it."""
         try:
             fields = parse_json(data)
             digest = fields.pop("digest")
@@ -74,7 +74,7 @@ class Lock:
 
 
 def make_lock(run_id: str, job: str = "") -> Lock:
-    """Makes the lock for a run in this process, or for a job that this process works for."""
+    """Creates the lock for a run in this process, or for a job that this process works for."""
     pid = os.getpid()
     return Lock(
         run_id=run_id,
@@ -131,7 +131,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether a lock's process on this machine is alive, and its id does not belong to another."""
+    """Whether a lock's process on this machine is alive, and its id was not given to another."""
     try:
         with contextlib.suppress(PermissionError):  # the process belongs to another user
             os.kill(lock.pid, 0)
@@ -141,7 +141,7 @@ def _process_lives(lock: Lock) -> bool:
 
 
 def _silence_s(path: str) -> float:
-    """Returns the seconds since the last heartbeat; negative if clocks differ."""
+    """Returns the seconds since the last heartbeat; the number may be negative if clocks differ."""
     return time.time() - storage.modified(path)
 
 
@@ -157,7 +157,7 @@ def _beats_again(path: str) -> bool:
 
 
 def describe_holder(lock: Lock, path: str, job_state: JobState) -> str:
-    """Describes the living holder of a lock, and how to take over.
+    """Describes the holder of a lock, which is alive, and how to take over.
 
     Args:
         lock, path, job_state: as in `holder_lives`.

@@ -27,7 +27,7 @@ def build_manifest_fields(
         plan: the plan of the run.
         totals: totals from `shard_totals.merge_totals`.
         rejects_sha256: SHA-256 of rejects.jsonl.
-        duplicates: result of `copies.summary`; empty without copies, or before they are known.
+        duplicates: result of `copies.summary`; empty if there are no copies, or none known yet.
     """
     counts = sum_counts(split.counts for split in totals.values())
     splits = {name: _split_fields(plan, name, split) for name, split in totals.items()}
@@ -50,13 +50,13 @@ def build_manifest_fields(
 
 
 def add_duplicates(fields: Mapping[str, Any], duplicates: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the facts about copies, and the digest, to the content of manifest.json.
+    """Adds the facts about copies, and then the digest, to the content of manifest.json.
 
     The dataset's digest does not cover copies.
 
     Args:
-        fields: the content, with or without copies and digest.
-        duplicates: result of `copies.summary`; empty without copies.
+        fields: the content, with or without these facts and digest.
+        duplicates: result of `copies.summary`; empty if there are no copies.
     """
     completed = {**fields}
     if duplicates:
@@ -126,9 +126,9 @@ def compute_statistics(counts: Counts, options: Mapping[str, Any]) -> dict[str, 
     """Computes the statistics of a dataset.
 
     The statistics are the mean and standard deviation of stored pixels before encoding, the sizes
-    of source images, the fraction that crops cut off, and the numbers of boxes. All are computed
-    from integers up to the last division, so they are the same on every machine and for every order
-    of the shards.
+    of source images, the fraction that crops cut off, and the numbers of boxes. All statistics are
+    computed from integers up to the last division, so they are the same on every machine and for
+    every order of the shards.
     """
     pixels = counts.pixels
     channels = zip(counts.channel_sums, counts.channel_squares, strict=True)

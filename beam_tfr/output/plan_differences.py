@@ -1,4 +1,4 @@
-"""Describes how a plan differs from the plan of the dataset in its folder."""
+"""Describes how a plan differs from the plan of the dataset in the output folder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ class PresentDataset(NamedTuple):
     """A dataset, or part of one, in the output folder of a plan.
 
     Attributes:
-        fields: the fields of its plan, or the fields of its manifest that a plan also has.
-        matched: number of its images.
-        classes: its class names, in the order of their ids.
-        folder: its folder if it is published, otherwise empty.
+        fields: the fields of the dataset's plan, or those of its manifest that a plan also has.
+        matched: number of images.
+        classes: names of the classes, in the order of their ids.
+        folder: folder of the dataset if it is published, otherwise an empty string.
     """
 
     fields: Mapping[str, Any]
@@ -29,7 +29,7 @@ class PresentDataset(NamedTuple):
 def describe_differences(
     present: PresentDataset, plan: Plan, fields: Mapping[str, Any]
 ) -> list[str]:
-    """Returns the differences between a dataset and a plan as lines; empty if equal.
+    """Returns the differences between a dataset and a plan as lines, or [] if there are none.
 
     Args:
         present: the dataset.
@@ -67,7 +67,7 @@ def _describe_class_ids(old: Sequence[str], new: Sequence[str], folder: str) -> 
 def _select_comparable(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the fields of a plan that are compared one by one.
 
-    Leaves out fields whose differences are described in words.
+    Leaves out fields for which other functions describe the differences.
     """
     comparable = {**fields}
     for name in (*_DIGESTS, "labels"):

@@ -50,13 +50,13 @@ _READERS = 32  # threads that read contents; on gs://, each makes a request
 def find_published(
     folder: str, plan: Plan, totals: Mapping[str, SplitTotals], claimed: Claim | None
 ) -> Manifest | None:
-    """Finds the dataset with these totals if an earlier attempt published it; otherwise None.
+    """Returns the dataset with these totals if an earlier attempt published it, or None.
 
     Args:
         folder: the output folder.
         plan: the plan of the run.
         totals: result of `shard_totals.merge_totals`.
-        claimed: the claim of the run, if it still has one.
+        claimed: the claim of the run, if the run still has a claim.
 
     Raises:
         RunError: the folder holds a different dataset.
@@ -125,7 +125,7 @@ def publish_dataset(
     check_lock: Callable[[], None] = lambda: None,
     update: Update | None = None,
 ) -> Manifest:
-    """Publishes a dataset: checks the files of all shards, writes the others, and makes the switch.
+    """Publishes a dataset: checks the files of all shards, writes the other files, and switches.
 
     Args:
         folder: the output folder, with the sidecars of its shards.
@@ -137,7 +137,8 @@ def publish_dataset(
             it is.
 
     Raises:
-        RunError: another run has published or taken over, or a file is not as this run wrote it.
+        RunError: another run has published or taken over, or a file has changed since this run
+            wrote it.
     """
     if claimed is None:
         raise lock.takeover_error(folder)
@@ -185,7 +186,7 @@ def publish_dataset(
 def _find_duplicates(
     folder: str, fields: dict[str, Any], shards: Sequence[CommittedShard]
 ) -> dict[str, Any]:
-    """Finds the facts about copies for the manifest, from the contents of the shards.
+    """Returns the facts about copies for the manifest, from the contents of the shards.
 
     Args:
         folder: the output folder.
@@ -255,9 +256,9 @@ def _list_old_files(
 
     Args:
         folder: the output folder.
-        existing: the files in it.
+        existing: the files in the folder.
         metadata: names of the new files for other programs.
-        owner: name of the dataset whose files are removed; empty for any.
+        owner: name of the dataset whose files are removed; an empty string for any dataset.
     """
     old = list[tuple[str, int]]()
     for entry in existing:

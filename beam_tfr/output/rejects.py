@@ -1,4 +1,4 @@
-"""Writes rejects.jsonl, all rejects of a dataset sorted by key, and checks their number."""
+"""Writes rejects.jsonl, the rejects of a dataset sorted by key, and checks their number."""
 
 import contextlib
 import hashlib
@@ -86,7 +86,7 @@ def _check_classes(plan: Plan, split: str, counts: Counts, allow_empty: Collecti
 
 
 def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError:
-    """Builds the error for a class that has no record left in a split."""
+    """Creates the exception for a class that has no record left in a split."""
     planned = plan.splits[split].class_counts[label]
     if FeaturesDict.from_options(plan.options).boxes:
         cause, cures = _explain_lost_boxes(plan, planned, counts)
@@ -102,10 +102,9 @@ def _lost_class(plan: Plan, split: str, label: str, counts: Counts) -> DataError
 
 
 def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, list[str]]:
-    """Explains why all boxes of a class may be missing from a split, and how to keep them.
+    """Explains why all boxes of a class may be missing from a split, and how to keep such boxes.
 
     Args:
-        plan: the plan.
         planned: number of these boxes in the plan.
         counts: totals of the shards of the split.
     """
@@ -126,19 +125,14 @@ def _explain_lost_boxes(plan: Plan, planned: int, counts: Counts) -> tuple[str, 
 
 
 def _may_hold_bad_boxes(plan: Plan, rejected: Mapping[str, float]) -> bool:
-    """Whether images may be rejected only because of bad boxes.
-
-    Args:
-        plan: the plan.
-        rejected: reason -> number of rejects.
-    """
+    """Whether images may be rejected only because of bad boxes, given the counts by reason."""
     if "bad-value" not in rejected or plan.options.get("bad_boxes") == "drop":
         return False
     return FeaturesDict.from_options(plan.options).boxes is not None
 
 
 def _name_reasons(rejected: Mapping[str, float]) -> str:
-    """Lists reasons and their numbers, the most frequent first."""
+    """Lists reasons with their numbers of rejects, the most frequent reason first."""
     by_number = sorted(rejected, key=lambda reason: (-rejected[reason], reason))
     return ", ".join(f"{reason} {rejected[reason]:,.0f}" for reason in by_number)
 
@@ -163,7 +157,7 @@ def count_allowed(max_rejects: int | float | None, matched: int) -> int:
 def describe_excess(
     rejected: Mapping[str, float], max_rejects: int | float | None, plan: Plan
 ) -> str:
-    """Returns a message about too many rejects, with possible fixes; empty if there are few.
+    """Returns a message about too many rejects, with possible fixes, or "" if there are few.
 
     Args:
         rejected: reason -> number of rejects, perhaps estimated.
@@ -208,7 +202,7 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
     Args:
         path: path of the file.
         folder: folder of the dataset.
-        shards: shard name -> `ShardInfo.rejects_sha256`; empty for any.
+        shards: shard name -> `ShardInfo.rejects_sha256`, or an empty string for any rejects.
 
     Raises:
         RunError: a sidecar is missing, damaged or from another run.
@@ -223,7 +217,7 @@ def write_rejects(path: str, folder: str, shards: Mapping[str, str]) -> str:
 
 
 def _read_lines(folder: str, shards: Mapping[str, str]) -> Iterator[bytes]:
-    """Yields the reject lines of shards; memory holds those of at most `READERS` shards."""
+    """Yields the reject lines of shards; at most `READERS` shards are in memory at a time."""
 
     def read_shard(name: str) -> list[bytes]:
         return sidecars.read_rejects(folder, name, shards[name])
@@ -264,7 +258,7 @@ def _sort_key(line: bytes) -> tuple[str, bytes]:
 
 
 def describe_rejects(path: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines about the rejects in a file: their number by reason, and examples of each.
+    """Yields lines about the rejects in a file: for each reason, their number and examples.
 
     Args:
         path: path of the file.
@@ -293,7 +287,7 @@ def _find_leading(counts: Mapping[str, int]) -> str:
 
 
 def take_examples(rejects: Iterable[Reject], numbers: Mapping[str, int]) -> dict[str, list[Reject]]:
-    """Returns reason -> its first rejects; stops reading once each reason has enough."""
+    """Returns reason -> the first rejects for it; stops reading once there are enough of each."""
     room = dict(numbers)
     examples: dict[str, list[Reject]] = {reason: [] for reason in room}
     for reject in rejects:

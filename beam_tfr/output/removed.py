@@ -40,7 +40,7 @@ class ImageSelection(NamedTuple):
     Attributes:
         keys: keys of images.
         sources: SHA-256 of source files, in hex.
-        where: conditions, all of which must be met; None for none.
+        where: conditions, all of which must be met; None if there are no conditions.
         keys_are_lines: whether the keys are lines of a file, where a key with a line break would
             look like several keys.
     """
@@ -89,7 +89,7 @@ class FoundImages(NamedTuple):
     Attributes:
         hashes: SHA-256 of the sources of these images, and the hashes in the selection.
         number: number of these images.
-        missing: keys and hashes in the selection that the dataset does not have.
+        missing: keys and hashes in the selection that are not in the dataset.
         some_key: key of any image in the dataset.
         dropped_copies: keys of matched images that were dropped earlier, as copies of other
             matched images.
@@ -162,7 +162,7 @@ def _search_shards(
 
     Args:
         keys, sources: keys and hashes that match.
-        selection: the selection, for its conditions, and perhaps its keys.
+        selection: the selection, with conditions and perhaps keys.
     """
     found_keys = set[bytes]()
     found_sources = set[str]()
@@ -211,12 +211,12 @@ def find_traces(dataset: Manifest, selection: ImageSelection) -> Iterator[str]:
 
 
 class NeverRemoved(NamedTuple):
-    """Keys and hashes that should be absent, but were never taken down from a dataset.
+    """Keys and hashes that should be absent from a dataset, but were never taken down from it.
 
     Attributes:
-        keys: keys; their absence proves nothing, because they may be misspelled.
-        others: hashes, because files with these hashes are found under any key; and keys of rows,
-            which no command takes down.
+        keys: keys whose absence proves nothing, because they may be misspelled.
+        others: hashes, whose files are found under any key, and keys of rows, which no command
+            takes down.
     """
 
     keys: list[str]
@@ -224,7 +224,7 @@ class NeverRemoved(NamedTuple):
 
 
 def list_never_removed(dataset: Manifest, lines: Iterable[str]) -> NeverRemoved:
-    """Lists the keys and hashes that were never taken down, neither by key nor by the file's hash.
+    """Lists the keys and hashes that were never taken down, by key or by the hash of the file.
 
     Args:
         dataset: the dataset.
@@ -294,9 +294,9 @@ class _Cells(NamedTuple):
     """The cells of a record in the contents.
 
     Attributes:
-        key: key of its image; see `RecordLookup.whole_key`.
-        sha256: SHA-256 of its source; empty if there is none.
-        fits: whether it meets the conditions, if there are any.
+        key: key of the image; see `RecordLookup.whole_key`.
+        sha256: SHA-256 of the source; empty if there is no source.
+        fits: whether the record meets the conditions, if there are any.
     """
 
     key: str | None

@@ -32,9 +32,9 @@ def find_dropped_copies(dataset: Manifest, keys: Set[bytes]) -> set[bytes]:
 
 
 def find_copies_that_stay(dataset: Manifest, keys: Set[bytes]) -> list[bytes]:
-    """Lists the sorted keys of images that are copies of these images, but not among them.
+    """Returns the sorted keys of other images that are copies of these images.
 
-    The list is empty if the dataset has so many images that its manifest does not count copies.
+    Returns no keys if the dataset has so many images that its manifest does not count copies.
 
     Raises:
         DataError: contents or sidecars are missing or damaged.

@@ -23,9 +23,9 @@ from beam_tfr.version import __version__
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CommittedShard:
-    """The facts about a finished shard that the manifest needs, a few hundred bytes.
+    """The facts about a finished shard that the manifest needs, in a few hundred bytes.
 
-    Shards with equal content are equal: another attempt writes the same bytes to other files.
+    Shards with equal content are equal, because another attempt writes the same bytes to new files.
     """
 
     file: str
@@ -102,11 +102,11 @@ class SplitTotals:
 class RunTotals:
     """The totals of some shards of a run for the manifest, with a few facts about each shard.
 
-    These take a few hundred bytes per shard. With a thousand classes, a `ShardInfo` takes tens of
-    kilobytes.
+    These facts take a few hundred bytes per shard, but with a thousand classes, a `ShardInfo` takes
+    tens of kilobytes.
 
     Attributes:
-        splits: split -> totals of its finished shards.
+        splits: split -> totals of the finished shards of the split.
         unfinished: name -> shard that is not finished.
         plans: digest of a plan -> the name of one of its shards; a correct run has a single plan.
     """
@@ -229,7 +229,7 @@ def describe_unfinished(unfinished: Sequence[Unfinished], noun: str, num_shards:
 
     Args:
         unfinished: the shards.
-        noun: follows the number of images, such as "of 18 images".
+        noun: text that follows the number of images, such as "of 18 images".
         num_shards: number of all shards.
     """
     causes: collections.Counter[str] = collections.Counter()
@@ -250,7 +250,7 @@ def check_repaired(
 ) -> Iterator[None]:
     """Checks that all broken shards of a dataset were repaired.
 
-    This check comes last, so that all shards that can be repaired are repaired before an error.
+    This check comes last, so that all shards that can be repaired are repaired before it fails.
 
     Args:
         plan: the plan of the dataset's shards.
@@ -273,7 +273,7 @@ def check_repaired(
 
 
 def _different_bytes(plan: Plan, differing: Sequence[str], folder: str) -> DataError:
-    """Builds the error for a repair that would change the bytes of shards."""
+    """Creates the exception for a repair that would change the bytes of shards."""
     versions = sorted(plan.codecs.items())
     codecs = ", ".join(f"{name} {version}" for name, version in versions)
     dataset = read_manifest(folder)

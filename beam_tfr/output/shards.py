@@ -58,8 +58,8 @@ def _count_adjusted(rows: Any) -> dict[str, int]:
 class Sequencer:
     """A check that all items of a shard arrive in order before the next shard begins.
 
-    A runner that puts a shuffle or a bundle boundary between the stages breaks this order, and must
-    fail loudly rather than write a short shard.
+    A runner that puts a shuffle or a bundle boundary between the stages breaks this order. Its run
+    must fail, rather than write a short shard.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Sequencer:
 
 
 def _torn_apart(detail: str) -> RunError:
-    """Builds the error for a runner that does not keep the items of a shard together."""
+    """Creates the exception for a runner that does not keep the items of a shard together."""
     return RunError(
         "this runner did not keep the images of a shard together "
         f"(a stage between ReadImages and WriteShards was not fused): {detail}"

@@ -1,10 +1,10 @@
 """Writes and reads sidecars of finished shards, for the manifest, for resuming, and for updates.
 
-`OUT/.beam_tfr/SHARD.json` holds one JSON line with the `ShardInfo`, one with its references, one
-with the sums of its images, the shard's reject lines, and one line with the SHA-256 of all lines
-before it. Until the dataset is published, the file of the shard is next to it, under a name that no
-other attempt uses. The sidecars of a published dataset move to `OUT/.sources`: they are not part of
-the dataset, but show updates which sources are unchanged.
+`OUT/.beam_tfr/SHARD.json` consists of lines: the `ShardInfo` as JSON, the references, the sums of
+the images, the reject lines of the shard, and the SHA-256 of all lines before. Until the dataset is
+published, the file of the shard is next to the sidecar, under a name that no other attempt uses.
+The sidecars of a published dataset move to `OUT/.sources`: they are not part of the dataset, but
+show updates which sources are unchanged.
 """
 
 import base64
@@ -63,12 +63,12 @@ class Sidecar:
 
     @functools.cached_property
     def refs(self) -> list[bytes]:
-        """The encoded references in order; only fingerprints for rows that hold records."""
+        """The encoded references in order, or only their fingerprints if rows hold the records."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_refs))
 
     @functools.cached_property
     def sums(self) -> list[bytes]:
-        """Each record's sums and sums of squares by channel, as text; empty if unknown."""
+        """The sums and sums of squares by channel of each record, as text; empty if unknown."""
         return packing.unpack_untrusted(base64.b64decode(self.packed_sums))
 
     @property
@@ -147,12 +147,12 @@ def _pack(values: Sequence[bytes]) -> bytes:
 
 
 def read_sidecar(output: str, shard_name: str) -> Sidecar | None:
-    """Reads the sidecar of a shard in an unfinished dataset; None if it is missing or damaged."""
+    """Reads the sidecar of a shard in an unfinished dataset; None if the sidecar is unusable."""
     return _read_file(_sidecar_path(output, shard_name), _MOST_BYTES)
 
 
 def _read_file(path: str, max_bytes: int) -> Sidecar | None:
-    """Reads a sidecar; returns None if it is missing, damaged or longer than `max_bytes`."""
+    """Reads a sidecar; returns None if the file is missing, damaged or longer than `max_bytes`."""
     data = storage.read_existing(path, max_bytes)
     if data is None or len(data) > max_bytes:
         return None
@@ -160,7 +160,7 @@ def _read_file(path: str, max_bytes: int) -> Sidecar | None:
 
 
 def _parse_sidecar(data: bytes) -> Sidecar | None:
-    """Parses the content of a sidecar; None if it is damaged."""
+    """Parses the content of a sidecar; returns None if the content is damaged."""
     body, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     if sha256_hex(body).encode() != checksum:
@@ -177,7 +177,7 @@ def _parse_sidecar(data: bytes) -> Sidecar | None:
 
 
 def _check_names(info: ShardInfo) -> None:
-    """Checks the names of a shard's files, because its folder may come from a stranger.
+    """Checks the names of a shard's files, because the folder may come from a stranger.
 
     Raises:
         ValueError: a name leads out of the folder.
@@ -192,7 +192,7 @@ def _check_names(info: ShardInfo) -> None:
 
 
 def _check_values(sidecar: Sidecar) -> None:
-    """Checks that the values in a sidecar can be used, because its folder may come from a stranger.
+    """Checks that the values in a sidecar can be used, because the folder may be a stranger's.
 
     Raises:
         ValueError, TypeError, LookupError, AttributeError: a value cannot be used.
@@ -234,7 +234,7 @@ def read_rejects(output: str, shard_name: str, sha256: str = "") -> list[bytes]:
     Args:
         output: folder of the dataset.
         shard_name: name of the shard.
-        sha256: `ShardInfo.rejects_sha256`; empty for any.
+        sha256: `ShardInfo.rejects_sha256`, or an empty string for any rejects.
 
     Raises:
         RunError: the sidecar is missing, damaged or from another run.
@@ -256,7 +256,7 @@ def read_finished(
     accept_unreadable: bool = False,
     on_changed: Callable[[int], object] = lambda _: None,
 ) -> ShardInfo | None:
-    """Reads the `ShardInfo` of a shard that an earlier run finished; None if there is none.
+    """Reads the `ShardInfo` of a shard if an earlier run finished the shard; otherwise None.
 
     The run must have had the same references and recipe, and the same codec versions. If one of its
     codecs was not installed, a shard with images that no decoder could read is written again.
@@ -268,7 +268,7 @@ def read_finished(
 
     Args:
         output: folder of the dataset.
-        shard: its place in the plan.
+        shard: the shard as planned.
         refs: the encoded references of the shard, in order.
         accept_unreadable: whether to keep a shard in which an earlier run accepted unreadable
             files.
@@ -323,12 +323,12 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
     Args:
         output: folder of the dataset.
         info: the shard.
-        moved: whether its files have been moved, which changes their generations, so that only
-            their sizes identify them.
+        moved: whether the files have been moved, which changes their generations, so that only
+            their sizes are checked.
 
     Returns:
-        The shard, with the current generations of its files; None if a file was changed, see
-        `read_finished`.
+        The shard, with the current generations of its files; None if a file has changed (see
+        `read_finished`).
     """
     if info.contents is None:  # a shard without records has no file
         return info
@@ -381,7 +381,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
 def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
     """Reads the palettes of a published dataset's masks, as `add_palette` stores them.
 
-    They are in the first lines of sidecars; a missing sidecar counts as one without palettes.
+    Palettes are in the first lines of sidecars; a missing sidecar counts as one without palettes.
 
     Args:
         output: folder of the dataset.

@@ -1,16 +1,16 @@
 """Replaces the dataset in the output folder with the new one that was built in the work folder.
 
 A run builds its files in `OUT/.beam_tfr`, each under a unique name, so it can touch neither a
-published dataset nor the files that another run builds. When all are complete, the publisher writes
-`switch.json`, which lists where each file goes. From then on the switch is decided. If it is
-interrupted, the next run that holds the folder completes it:
+published dataset nor the files that another run builds. When all files are complete, the publisher
+writes `switch.json`, which lists where each file goes. From then on, the switch is decided. If it
+is interrupted, the next run that holds the folder completes the switch:
 
     the old manifest is removed
     ─▶ the files are moved to their places
     ─▶ other old files are removed
     ─▶ the manifest is moved
 
-So while a manifest exists, it describes every file; readers rely on that.
+So while a manifest exists, it describes every file; readers rely on this.
 """
 
 import contextlib
@@ -56,9 +56,9 @@ class BuiltFile(NamedTuple):
     """A file of the new dataset.
 
     Attributes:
-        name: its name in the dataset.
-        built: its name in the work folder; empty if it is already in its place.
-        num_bytes: its size.
+        name: name of the file in the dataset.
+        built: name of the file in the work folder; empty if the file is already in its place.
+        num_bytes: size of the file.
         generation: as in `storage.Entry`.
     """
 
@@ -73,9 +73,9 @@ class Switch:
     """The steps of a switch, and the content of switch.json.
 
     Attributes:
-        replaces: generation of the manifest in the output; 0 if there is none.
+        replaces: generation of the manifest in the output; 0 if there is no manifest.
         old: (name, generation) of each other file of an existing dataset.
-        files: the files of the new dataset, its manifest last.
+        files: the files of the new dataset; its manifest comes last.
     """
 
     replaces: int
@@ -138,7 +138,7 @@ def make_switch(output: str, switch: Switch, *, check_lock: Callable[[], None]) 
     """Decides on a switch and makes it.
 
     Another run that takes over the folder looks for a switch after it has the lock, and this run
-    looks at the lock after it has written the switch. So one of the two notices the other.
+    looks at the lock after it has written the switch. So one of the two runs notices the other.
 
     Args:
         output: folder of the dataset.
@@ -188,14 +188,15 @@ def _other_dataset(output: str) -> RunError:
 
 
 def complete_switch(output: str) -> bool:
-    """Completes a switch that was decided; returns False if there is none, or it is void.
+    """Completes a switch that was decided; returns False if there is no valid switch.
 
-    Each file is moved from a unique name, the manifest last. So if two runs complete a switch at
-    the same time, each file is moved by only one of them, and a run that was suspended for a while
-    can no longer move anything.
+    Each file is moved from a unique name, and the manifest is moved last. So if two runs complete a
+    switch at the same time, each file is moved by only one of them, and a run that was suspended
+    for a while can no longer move anything.
 
-    A switch is void if another dataset was published after it, or if one of its files is missing or
-    was changed. Then its shards are published again, and the missing ones are written again.
+    A switch is not valid if another dataset was published after it, or if one of its files is
+    missing or was changed. Then missing shards are written again, and all shards are published
+    again.
 
     Raises:
         RunError: another run completes the switch at the same time.
@@ -221,7 +222,7 @@ def complete_switch(output: str) -> bool:
 
 
 def _read_switch(path: str) -> Switch | None:
-    """Reads the switch that was decided; returns None if there is none.
+    """Reads the switch that was decided; returns None if there is no switch.
 
     Removes a damaged switch.
     """
@@ -235,7 +236,7 @@ def _read_switch(path: str) -> Switch | None:
 
 
 def _find_waiting(output: str, switch: Switch) -> dict[str, Entry]:
-    """Finds the files that are still in the work folder; returns their names there -> file."""
+    """Finds the files that are still in the work folder; returns name in that folder -> file."""
     entries = storage.list_files(work_path(output, ""))
     return {entry.name: entry for entry in entries if entry.name in switch.built}
 
@@ -271,8 +272,8 @@ def _are_in_place(output: str, files: Sequence[BuiltFile], switch: Switch) -> bo
 def _is_in_place(file: BuiltFile, entry: Entry | None, switch: Switch) -> bool:
     """Whether a file of a switch is in its place, judging by size and generation.
 
-    On a disk, a move keeps the generation. On gs:// a move changes it, so there the check can only
-    show that the file is not the old one.
+    On a disk, a move keeps the generation. On gs://, a move changes it, so the check can only show
+    that the file is not the old file.
     """
     if entry is None or entry.size_bytes != file.num_bytes:
         return False
@@ -301,7 +302,7 @@ def _move_files(output: str, switch: Switch, waiting: Mapping[str, Entry]) -> No
 
 
 def _remove_old_files(output: str, switch: Switch) -> None:
-    """Removes the old dataset's files, except those replaced by new files with the same names."""
+    """Removes the old dataset's files, except those that new files with the same names replaced."""
     generations = switch.old_generations
     gone = generations.keys() - {file.name for file in switch.files}
     entries = [Entry(join(output, name), 0, generations[name]) for name in sorted(gone)]
@@ -343,7 +344,7 @@ def _move_manifest(output: str, switch: Switch) -> None:
 
 
 def list_dataset(output: str) -> list[Entry]:
-    """Lists the files of a dataset, and other files next to them."""
+    """Lists the files of a dataset, and the other files in its folder."""
     contents = join(output, CONTENTS_FOLDER)
     return [*storage.list_files(output), *storage.list_files(contents)]
 
@@ -358,7 +359,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
     Args:
         name: name of the file, as `name_in_dataset` returns it.
-        dataset: name of the dataset; empty for any.
+        dataset: name of the dataset; an empty string for any dataset.
     """
     if name in _FILES_BESIDE:
         return True
@@ -367,7 +368,7 @@ def is_of_dataset(name: str, dataset: str = "") -> bool:
 
 
 def _find_owner(name: str) -> str | None:
-    """Returns the dataset in the name of a shard or of its contents; None for other files."""
+    """Returns the dataset named in the file name of a shard or its contents; None for others."""
     in_contents = name.removeprefix(f"{CONTENTS_FOLDER}/")
     if in_contents != name and in_contents.endswith(CONTENTS_SUFFIX):
         name = in_contents.removesuffix(CONTENTS_SUFFIX) + SUFFIXES["none"]

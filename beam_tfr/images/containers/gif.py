@@ -76,7 +76,7 @@ def _find_first_piece(data: bytes, begin: int) -> int:
 
 
 def _find_piece_ends(data: bytes, start: int) -> Iterator[int]:
-    """Yields where the pieces of a block end; the last one is empty."""
+    """Yields where the pieces of a block end; the last piece is empty."""
     length = data[start]
     while length:
         start += 1 + length
@@ -86,5 +86,5 @@ def _find_piece_ends(data: bytes, start: int) -> Iterator[int]:
 
 
 def table_bytes(flags: int) -> int:
-    """Computes the size of the color table that flags describe; 0 if there is none."""
+    """Computes the size of the color table that flags describe, or 0 if there is no table."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0

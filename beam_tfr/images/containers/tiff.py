@@ -82,7 +82,7 @@ class Directory:
     """One image file directory; iterating over it yields its entries.
 
     Attributes:
-        following: where the next directory is; 0 if there is none.
+        following: where the next directory is; 0 after the last directory.
 
     Raises:
         RejectError: `damaged-image`: the file ends within the directory.
@@ -139,7 +139,7 @@ class Directory:
 
 
 def directories(data: bytes) -> Iterator[Directory]:
-    """Yields the directories of a TIFF or an EXIF block, up to one that is not in the file.
+    """Yields the directories of a TIFF or an EXIF block, up to the first outside the file.
 
     Yields at most `MAX_DIRECTORIES`.
 

@@ -19,9 +19,9 @@ class ImageFormat(NamedTuple):
         open: reads the header; raises RejectError `damaged-image` or `unsupported-image`.
         lossless: whether the format stores pixels exactly; with --encoding keep, images in lossless
             formats become PNGs if they must be encoded again.
-        needs_guard: whether files are decoded in a guarded process, because their header does not
+        needs_guard: whether files are decoded in a guarded process, because their headers do not
             bound the memory and time that the decoder uses, or because the decoder prints errors
-            that it should report.
+            instead of reporting them.
     """
 
     matches: Callable[[bytes], object]
@@ -115,6 +115,6 @@ def identify(data: bytes) -> str:
 
 
 def has_wrong_extension(name: str, format_name: str) -> bool:
-    """Whether a file name has another format's extension; unknown extensions are never wrong."""
+    """Whether a file name has the extension of another format; unknown extensions do not count."""
     extension = posixpath.splitext(name)[1][1:].lower()
     return FORMAT_OF.get(extension, format_name) != format_name

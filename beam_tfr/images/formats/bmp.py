@@ -1,4 +1,4 @@
-"""Opens BMP: Pillow decodes the pixels, or OpenCV if they are run-length encoded.
+"""Opens BMP: OpenCV decodes run-length encoded pixels, and Pillow decodes all others.
 
 Pillow unpacks run-length codes without a limit.
 """
@@ -40,7 +40,7 @@ def open_bmp(data: bytes) -> Source:
 
 
 def _read_profile(data: bytes) -> bytes:
-    """Reads the embedded ICC profile; empty if there is none."""
+    """Returns the embedded ICC profile, or empty bytes if there is none."""
     if data[14:18] != _V5_HEADER or data[70:74] != _EMBEDDED:
         return b""
     offset, size = struct.unpack_from("<II", data, 126)

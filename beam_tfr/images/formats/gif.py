@@ -122,7 +122,7 @@ def _read_frame(blocks: Iterator[gif.Block]) -> _Frame:
 
 
 def _has_picture(blocks: Iterator[gif.Block]) -> bool:
-    """Whether blocks contain a picture; the file may be truncated after the first one."""
+    """Whether blocks contain a picture; the file may be truncated after the first picture."""
     with contextlib.suppress(RejectError):
         return any(block.kind == gif.IMAGE for block in blocks)
     return False
@@ -131,8 +131,9 @@ def _has_picture(blocks: Iterator[gif.Block]) -> bool:
 def _load_whole(data: bytes, box: _Box) -> Any:
     """Loads an image and checks that all pixels of a box are in the file.
 
-    Pillow does not report missing pixels, so the memory is filled beforehand. If a last pixel still
-    has the fill value, loading again with another fill value shows whether the pixel was written.
+    Pillow does not report missing pixels, so the memory is filled beforehand. If the last pixel of
+    a row still has the fill value, loading again with another fill value shows whether the pixel
+    was written.
 
     Args:
         data: a whole file.

@@ -72,8 +72,9 @@ def open_damaged_jpeg(data: bytes) -> Source:
     The header may contain any number of stray bytes.
 
     Raises:
-        RejectError: `damaged-image` or `unsupported-image`. `decode` also raises it if the file has
-            fewer than `DAMAGED_SHARE` of the rows, or other bytes follow an incomplete image.
+        RejectError: `damaged-image` or `unsupported-image`. `decode` also raises `damaged-image` if
+            the file has fewer than `DAMAGED_SHARE` of the rows, or other bytes follow an incomplete
+            image.
     """
     header = _read_header(data)
     completed = jpeg_damage.complete_file(data, header)
@@ -93,7 +94,7 @@ def open_damaged_jpeg(data: bytes) -> Source:
 
 
 def explain_damage(data: bytes, error: RejectError) -> RejectError:
-    """Makes the reject for a damaged JPEG; mentions other bytes in place of the end marker."""
+    """Creates the reject for a damaged JPEG; mentions other bytes in place of the end marker."""
     try:
         others = jpeg_damage.count_other_bytes(data, _read_header(data))
     except RejectError:  # there is no scan
@@ -255,7 +256,7 @@ def _can_scale(header: Header) -> bool:
 
 
 def _scaling(header: Header, min_size: Size) -> dict[str, Any]:
-    """Returns arguments that make the decoder scale down, which is fast and nearly as exact.
+    """Returns arguments that make the decoder scale down: this is fast, and nearly exact.
 
     The decoder's factors are eighths; factors above a half are slower than no scaling.
     """

@@ -1,7 +1,7 @@
 """Finds what is left of JPEGs without an end marker.
 
-Their data may end early, and other bytes may follow: a thumbnail, the video of a motion photo, or
-old contents of the disk.
+The data of such a file may end early, and other bytes may follow: a thumbnail, the video of a
+motion photo, or old contents of the disk.
 """
 
 import bisect
@@ -150,7 +150,7 @@ def _find_padding(scan: bytes) -> int:
 def count_rows(data: bytes, header: Header, colorspace: str) -> int:
     """Counts the rows from the top that no further data could change.
 
-    Decodes the image twice, with different data appended to its own.
+    Decodes the image twice, with different data appended to the data of the image.
 
     Args:
         data: from `complete_file`, with an EOI marker at its end.
@@ -158,8 +158,8 @@ def count_rows(data: bytes, header: Header, colorspace: str) -> int:
         colorspace: color space to decode to.
 
     Raises:
-        RejectError: `damaged-image`: the image does not decode, lacks whole scans, or has damage in
-            a scan before the last.
+        RejectError: `damaged-image`: the image cannot be decoded, lacks whole scans, or has damage
+            in a scan before the last.
     """
     scans = _find_scans(data, header)
     _check_scans(data, header, scans)
@@ -266,7 +266,7 @@ def _decode(data: bytes, colorspace: str) -> Pixels:
 
 
 def _find_damage(data: bytes, colorspace: str) -> str:
-    """Returns the last warning about a file; empty if there is none."""
+    """Returns the last warning about a file, or an empty string if there is none."""
     try:
         simplejpeg.decode_jpeg(data, colorspace)
     except ValueError as error:
@@ -296,7 +296,7 @@ def _check_scans(data: bytes, header: Header, scans: list[jpeg.Segment]) -> None
 def _check_earlier_scans(data: bytes, scans: list[jpeg.Segment], colorspace: str) -> None:
     """Checks that the scans of a progressive JPEG before the last one are complete.
 
-    Each scan refines all rows, so damage in one cannot be seen anywhere else.
+    Each scan refines all rows, so damage in a scan cannot be found anywhere else.
     """
     if len(scans) < 2:
         return

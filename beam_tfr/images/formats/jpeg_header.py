@@ -83,7 +83,7 @@ def read_header(data: bytes) -> Header:
 
     Raises:
         RejectError: `damaged-image`: the file ends before a scan, or does not consist of segments;
-            `unsupported-image`: a kind of JPEG that no decoder here reads.
+            `unsupported-image`: none of the decoders reads this kind of JPEG.
     """
     header = Header()
     end = 2
@@ -198,7 +198,7 @@ def without_oddities(data: bytes, header: Header) -> bytes:
 
 
 def without_padding(data: bytes, stray: int) -> bytes | None:
-    """Copies an image without `stray` bytes before its EOI marker; None if they are not padding.
+    """Copies an image without `stray` bytes before its EOI marker; None if these are not padding.
 
     Cameras pad with 0x00 or 0xFF. Any other bytes may as well be the end of image data that damage
     has shortened.

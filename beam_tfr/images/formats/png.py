@@ -1,4 +1,4 @@
-"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; all else is read from the chunks."""
+"""Opens PNG (ISO/IEC 15948): OpenCV decodes the pixels; the rest is read from the chunks."""
 
 import contextlib
 import dataclasses
@@ -63,7 +63,7 @@ class _Chunks:
     texts: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
 
     def read_profile(self) -> bytes:
-        """Reads the ICC profile; truncates one that is so large that it will be ignored anyway."""
+        """Reads the ICC profile; truncates profiles that are so large that they will be ignored."""
         content = bytes(self.contents.get(b"iCCP", b"")[:_MAX_PROFILE_CHUNK])
         _, _, packed = content.partition(b"\0")  # after its name
         return _inflate(packed[1:], MAX_PROFILE_BYTES + 1)  # after the method
@@ -198,7 +198,7 @@ def _name_xcode(chunks: _Chunks) -> Iterator[None]:
 
 
 def _clear_gray(samples: NDArray[Any], clear: memoryview, bits: int) -> Pixels | None:
-    """Finds the transparency of gray pixels, which OpenCV ignores; None if everything is opaque.
+    """Finds the transparency of gray pixels, because OpenCV ignores it; None if all are opaque.
 
     Args:
         samples: [h, w, 1], scaled to 8 bits if they have fewer bits in the file.
@@ -224,7 +224,7 @@ def _read_text(kind: bytes, text: bytes) -> bytes:
 
 
 def _inflate(packed: bytes, max_bytes: int) -> bytes:
-    """Returns at most `max_bytes` inflated bytes; none if the stream is damaged."""
+    """Returns at most `max_bytes` inflated bytes, or no bytes if the stream is damaged."""
     with contextlib.suppress(zlib.error):
         return zlib.decompressobj().decompress(packed, max_bytes)
     return b""

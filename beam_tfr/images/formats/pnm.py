@@ -26,7 +26,7 @@ class _PnmHeader(NamedTuple):
     Attributes:
         kind: the number after the P, 1 to 6.
         width, height: in pixels.
-        white: the largest value; bitmaps do not state it, and are decoded to 255.
+        white: the largest value; 255 for bitmaps, whose headers do not state a value.
     """
 
     kind: int

@@ -1,9 +1,9 @@
 """Opens TIFF 6.0 and BigTIFF: OpenCV decodes samples with more than 8 bits, Pillow all others.
 
-What neither of them decodes exactly is `unsupported-image`: half floats, signed 8-bit samples,
-uncompressed YCbCr, and RGB with several further bands; with more than 8 bits also separate planes,
-palettes, CMYK, and gray with alpha. 8-bit BigTIFF in big-endian order is unsupported too, because
-Pillow cannot open it.
+Files that neither of them decodes exactly are `unsupported-image`: half floats, signed 8-bit
+samples, uncompressed YCbCr, and RGB with several further bands; with more than 8 bits, also
+separate planes, palettes, CMYK, and gray with alpha. 8-bit BigTIFF in big-endian order is
+unsupported too, because Pillow cannot open it.
 """
 
 import dataclasses
@@ -135,12 +135,12 @@ class _Page:
 
     @property
     def is_deep(self) -> bool:
-        """Whether Pillow has no mode for the samples: they have more than 8 bits or are signed."""
+        """Whether samples have more than 8 bits or are signed; Pillow has no mode for these."""
         return self.bits > 8 or self.get(_FORMAT) != _UNSIGNED
 
     @property
     def has_unknown_band(self) -> bool:
-        """Whether no tag says what the fourth sample of RGB means; it is near infrared in NAIP."""
+        """Whether no tag says what the fourth sample of RGB means: in NAIP, it is near infrared."""
         is_four = self.photometric == _RGB and self.samples == 4
         return is_four and self.get(_EXTRA) == _UNSPECIFIED
 
@@ -258,7 +258,7 @@ def _read_page(data: bytes, directory: tiff.Directory) -> _Page:
 
 
 def _check_page(page: _Page) -> None:
-    """Rejects a page that is not a picture, or that no decoder here supports."""
+    """Rejects a page that is not a picture, or that none of the decoders supports."""
     if page.is_raw_photo:
         raise RejectError("not-an-image", "a camera raw file (DNG, NEF or the like)")
     if not 1 <= page.bits <= 64 or not 1 <= page.samples <= _MAX_SAMPLES:
@@ -322,7 +322,7 @@ def _decode_fax(page: _Page) -> Decoded:
     """Decodes fax lines.
 
     libtiff only warns about damage in faxes, and OpenCV can print its warnings. After a damaged
-    line, libtiff continues with the next one, or leaves the rest of the memory as it was.
+    line, libtiff continues with the next line, or leaves the rest of the memory as it was.
     """
     with by_opencv.print_warnings():
         samples = by_opencv.decode_samples([page.upright], "TIFF", page.height, page.width)
