@@ -797,7 +797,7 @@ def test_an_archive_beside_its_folder_is_not_counted_twice_in_silence(
 def test_an_archive_without_images_is_told(tmp_path: Path, form: str) -> None:
     for files in ({}, {"1.txt": b"", "2.zip": b""}):
         (tmp_path / f"a.{form}").write_bytes({"zip": zipped, "tar": tarred}[form](files))
-        with pytest.raises(UsageError, match=r"matches no image: .* or archives hold none"):
+        with pytest.raises(UsageError, match=r"matches no image: .* or archives hold no images"):
             converted(tmp_path / f"a.{form}", tmp_path / "out")
 
 

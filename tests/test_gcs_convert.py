@@ -125,8 +125,8 @@ def test_input_list_and_exclude(bucket: FakeGcs, beam_tfr: Command, tmp_path: Pa
     run = convert(beam_tfr, "--exclude", "*/[0-3].jpg", "--overwrite")
     assert (run.code, run.err) == (
         2,
-        "beam-tfr convert: --input: matches no image: --exclude leaves out all, or archives hold "
-        "none; archives within archives are not read: unpack them\n",
+        "beam-tfr convert: --input: matches no image: --exclude leaves out all images, or "
+        "archives hold no images; archives within archives are not read: unpack them\n",
     )
     run = beam_tfr("convert", "--output", "gs://b/out")
     assert (run.code, run.err) == (

@@ -411,7 +411,7 @@ def test_more_shards_than_a_manifest_can_list_are_refused_with_a_cure(
         f"1,000,000,000 images of about 15,000 bytes would be {shards} shards, but a "
         f"dataset has at most 100,000"
     )
-    with pytest.raises(UsageError, match=f"`{option}=.*`: {said}; make them larger"):
+    with pytest.raises(UsageError, match=f"`{option}=.*`: {said}; use larger shards"):
         draft(found, 15_000.0, **{option: value})
 
 

@@ -42,7 +42,7 @@ def assign_refs(refs: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _encode_label_ids(labels: bytes, plan: Plan) -> bytes:
-    """Returns the label ids of an encoded reference; -1 for a row without a label."""
+    """Returns the label ids of an encoded reference; the id is -1 for a row without a label."""
     label_ids = [plan.label_ids[label] if label else -1 for label in split_labels(labels)]
     return b",".join(b"%d" % label_id for label_id in label_ids)
 
@@ -51,8 +51,8 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
     """Groups known images by the shards that may hold their references.
 
     Args:
-        images: for each image, its current split (empty if it may be in any), a NUL, its key, a
-            NUL, and facts about it, such as its previous split.
+        images: for each image, its current split (empty if the image may be in any split), a NUL,
+            its key, a NUL, and facts about the image, such as its previous split.
         plan: the plan.
     """
     assigned = Assigned(list)
@@ -66,18 +66,18 @@ def assign_known_images(images: Sequence[bytes], plan: Plan) -> Assigned:
 
 
 def _possible_splits(split: str, plan: Plan) -> Iterable[str]:
-    """Returns the planned splits that may hold an image: only `split`, or all if it is empty."""
+    """Returns the planned splits that may hold an image: `split`, or all if `split` is empty."""
     return plan.splits.keys() & {split} if split else plan.splits
 
 
 class AssignmentPacker:
     """Packs assigned references by shard before they are grouped.
 
-    This makes fewer elements, and needs a third of the bytes.
+    This leads to fewer elements, which take a third of the bytes.
 
     Args:
         max_bytes: the values are packed once they have this many bytes, or up to eight times as
-            many while shards have less than `WORTH_BYTES` each.
+            many if there are less than `WORTH_BYTES` for each shard.
         kind: the kind of packed values: `IMAGES`, `KNOWN` or `EARLIER`.
     """
 
@@ -111,9 +111,9 @@ class AssignmentPacker:
 
 
 def list_planned_shards(plan: Plan) -> Iterator[tuple[str, bytes]]:
-    """Yields the name of each planned shard, with a value to group with its references.
+    """Yields the name of each planned shard, with a value to be grouped with its references.
 
-    This ensures that shards without references are not missing.
+    Because of these values, shards without references are not missing.
     """
     digest = plan.digest
     recipe = plan.recipe
@@ -137,7 +137,7 @@ class OrderedShard(NamedTuple):
 
     Attributes:
         shard: the shard.
-        refs: its encoded references, in order.
+        refs: encoded references of the images, in order.
         known_images: key -> facts about an image.
         earlier_splits: key -> the split that held the record of an image before.
     """
@@ -157,10 +157,10 @@ class OrderedShard(NamedTuple):
 
 
 def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
-    """Orders the images in a shard, from the values grouped for it.
+    """Orders the images in a shard, given the values grouped for that shard.
 
     Args:
-        values: values in any order.
+        values: the values in any order.
         seed: seed for the order.
 
     Raises:
@@ -180,7 +180,7 @@ def order_shard(values: Iterable[bytes], seed: int) -> OrderedShard:
 
 
 def _unpack(packed: Iterable[bytes], kind: bytes) -> list[bytes]:
-    """Unpacks the values of a kind among those grouped for a shard."""
+    """Unpacks the values of one kind from the values grouped for a shard."""
     unpacked = list[bytes]()
     for value in packed:
         if value.startswith(kind):

@@ -48,8 +48,8 @@ def count_shards(images: int, record_bytes: float, options: Mapping[str, Any], s
 
     The number depends on the data and the options, never on the machine.
 
-    For example, 3,000 images of 15 kB are 45 MB: one shard by the target size, but 12 by the
-    minimum of one shard per 256 images, so 12.
+    For example, 3,000 images of 15 kB are 45 MB. The target size would give one shard, but there is
+    at least one shard per 256 images, so the number is 12.
     """
     if split == NO_SPLIT:
         return count_reject_shards(images)
@@ -77,7 +77,7 @@ class PlanSettings:
         name, suffix: parts of the names of shard files.
         options: `ConvertOptions.data_options`.
         labelled: whether images have labels.
-        first: classes that get the first ids, if `options` name none.
+        first: classes that get the first ids, if `options` names no classes.
     """
 
     name: str
@@ -106,17 +106,17 @@ def draft_plan(
         survey: survey of all references.
         record_bytes: mean size of a serialized record, from the sample.
         settings: the settings that do not depend on the survey.
-        codecs: `codec_versions.used_versions`, on the worker that drafts.
+        codecs: result of `codec_versions.used_versions` on the worker that drafts the plan.
 
     Raises:
-        DataError: two classes are one name in two Unicode spellings.
-        UsageError: no file matches `layout`, `num_shards` names a split that the data does not
-            have, a split in `splits` gets no image, or there would be more than `MOST_SHARDS`.
+        DataError: two classes have the same name in two Unicode spellings.
+        UsageError: no file matches `layout`, `num_shards` names a split that is not in the data, a
+            split in `splits` gets no image, or there would be more than `MOST_SHARDS` shards.
     """
     if not survey.counts:
         raise UsageError(
-            "matches no image: `exclude=` leaves out all, or archives hold none; archives within "
-            "archives are not read: unpack them",
+            "matches no image: `exclude=` leaves out all images, or archives hold no images; "
+            "archives within archives are not read: unpack them",
             option="input",
         )
     _check_splits(survey, settings.options)
@@ -161,14 +161,14 @@ def _check_number(plan: Plan, record_bytes: float) -> None:
     option = size_options[0] if size_options else "target_shard_bytes"
     raise UsageError(
         f"{plan.matched:,} {plan.noun} of about {record_bytes:,.0f} bytes would be "
-        f"{plan.num_shards:,} shards, but a dataset has at most {MOST_SHARDS:,}; make them larger",
+        f"{plan.num_shards:,} shards, but a dataset has at most {MOST_SHARDS:,}; use larger shards",
         option=option,
         value=plan.options[option] or DEFAULT_TARGET_BYTES,
     )
 
 
 def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
-    """Checks that the data has images, and all splits that options name.
+    """Checks that the data has images, and that it has all splits that are named in options.
 
     Raises:
         UsageError: the data has no images, or a split is missing.
@@ -191,7 +191,7 @@ def _check_splits(survey: Survey, options: Mapping[str, Any]) -> None:
 
 
 def _empty_split(survey: Survey, options: Mapping[str, Any], split: str) -> UsageError:
-    """Builds the error for a split with a fraction that gets no image."""
+    """Creates the exception for a split that has a fraction, but gets no image."""
     problem = (
         f"none of the {survey.counts.total()} {noun_of(options['encoding'])} falls into {split}"
     )
@@ -213,14 +213,14 @@ def _has_groups(options: Mapping[str, Any]) -> bool:
 
 
 def _nothing_usable(survey: Survey, options: Mapping[str, Any]) -> UsageError:
-    """Builds the error for an input in which no image has a split."""
+    """Creates the exception for an input in which no image has a split."""
     if "layout" in options:
         return _no_fitting_file(survey, options["layout"])
     return _no_usable_row(survey, options)
 
 
 def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
-    """Builds the error for a table in which no row has a split."""
+    """Creates the exception for a table in which no row has a split."""
     names = [name for name in options if name.endswith("_column")]
     columns = ", ".join(spell_option(name, options[name]) for name in names)
     rows = survey.counts.total()
@@ -232,7 +232,7 @@ def _no_usable_row(survey: Survey, options: Mapping[str, Any]) -> UsageError:
 
 
 def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
-    """Builds the error for files that do not match the layout."""
+    """Creates the exception for files that do not match the layout."""
     if "\\" in survey.first_unfit:
         return _name_with_backslash(survey.first_unfit, layout)
     if _LINE_OF_LIST.search(survey.first_unfit):
@@ -249,7 +249,7 @@ def _no_fitting_file(survey: Survey, layout: str) -> UsageError:
 
 
 def _describe_flat(name: str) -> str:
-    """Says what to do about files outside of folders."""
+    """Returns a sentence that says what to do about files that are not in folders."""
     layout = suggest_layout(name)
     if not layout:
         return (
@@ -263,7 +263,7 @@ def _describe_flat(name: str) -> str:
 
 
 def _name_with_value(name: str) -> UsageError:
-    """Builds the error for files that do not match the layout, if the first is a line of a list."""
+    """Creates the exception for unfit files, if the first name is a line of a list with values."""
     return UsageError(
         f"no file fits: the first one is {name!r}, a path followed by values, but an "
         "`input_list=` has paths alone: save it as CSV, with a first line that names each column, "
@@ -287,7 +287,7 @@ def _name_without_image(name: str) -> UsageError:
 
 
 def _name_with_backslash(name: str, layout: str) -> UsageError:
-    """Builds the error for files that do not match the layout, if the first has a backslash."""
+    """Creates the exception for unfit files, if the first name has a backslash."""
     return UsageError(
         f"no file fits: the first one is {name}, and a backslash separates folders on Windows "
         "only. Unpack a tar with `tar --transform='s,\\\\,/,g' -xf FILE`, or create it again; "
@@ -301,10 +301,11 @@ def _name_with_backslash(name: str, layout: str) -> UsageError:
 def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
     """Returns the class names in the order of their ids.
 
-    The order is that of `classes=` if specified; otherwise, `first` comes before all others.
+    The order is that of `classes=` if this option is specified; otherwise, `first` comes before all
+    other classes.
 
     Raises:
-        DataError: two classes are one name in two Unicode spellings.
+        DataError: two classes have the same name in two Unicode spellings.
     """
     classes = {label for split, label in survey.classes if split != NO_SPLIT}
     pair = find_two_spellings({*settings.first, *classes})
@@ -329,12 +330,12 @@ def _order_classes(survey: Survey, settings: PlanSettings) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan without its cuts, and the histogram buckets that contain them.
+    """A plan without its cuts, and the histogram buckets that contain the cuts.
 
     Attributes:
         plan: the plan.
         seed: seed for the order.
-        ranks: bucket -> ranks of the cuts in its sorted keys.
+        ranks: bucket -> ranks of the cuts among the sorted keys of the bucket.
     """
 
     plan: Plan
@@ -357,7 +358,7 @@ class Draft:
         return [ordered[rank] for rank in self.ranks[bucket]]
 
     def finish_plan(self, picked: Iterable[tuple[Bucket, Sequence[bytes]]]) -> Plan:
-        """Returns the plan with its cuts, which are passed as (bucket, cuts)."""
+        """Returns the plan with its cuts; `picked` has (bucket, cuts) for each bucket with cuts."""
         cuts_of_bucket = dict(picked)
         cuts = collections.defaultdict[str, list[str]](list)
         for bucket in sorted(self.ranks):
@@ -370,7 +371,7 @@ class Draft:
 
 
 def find_cut_buckets(survey: Survey, plan: Plan) -> Draft:
-    """Finds the buckets that contain the first image of each shard except the first shard."""
+    """Finds the buckets that contain the first images of all shards except the first shard."""
     ranks = collections.defaultdict[Bucket, list[int]](list)
     for split, planned in plan.splits.items():
         firsts = [planned.first_rank(number) for number in range(1, planned.num_shards)]

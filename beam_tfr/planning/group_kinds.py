@@ -7,7 +7,8 @@ it needs only the kinds.
 The method is greedy, like `StratifiedGroupKFold` in scikit-learn, and the iterative stratification
 by Sechidis, Tsoumakas and Vlahavas ("On the Stratification of Multi-Label Data", ECML PKDD 2011).
 Groups with a large part of a class come first. Among the splits that lack images of its classes,
-each group goes to the one where the sum over its classes of (images - share)^2 / share falls most.
+each group goes to the split where the sum of (images - share)^2 / share over the group's classes
+falls most.
 If every group has a single class, a split exceeds its share of a class by at most the size of the
 largest group.
 """
@@ -31,11 +32,11 @@ _ORDER = b"beam_tfr kinds"
 
 
 class GroupKind(NamedTuple):
-    """The common traits of groups that are divided together.
+    """What groups that are divided together have in common.
 
     Attributes:
         images: (class, number of images), sorted.
-        splits: the splits in which the groups may be; empty for all.
+        splits: the splits in which the groups may be; empty for all splits.
     """
 
     images: tuple[tuple[str, int], ...]
@@ -57,9 +58,10 @@ class _OpenClass:
     """A class whose groups are being divided.
 
     Attributes:
-        images: number of all its images.
-        ideals: the ideal number of its images in each split.
-        missing: number of images that each split lacks; below 0 if it has more than the ideal.
+        images: number of all images of the class.
+        ideals: the ideal number of these images in each split.
+        missing: number of images that each split lacks; negative if a split has more than the ideal
+            number.
         empty: splits without the class.
         units: number of groups and single images that are not placed yet.
         can_be_in_each: whether `units` was once enough for all empty splits.
@@ -76,7 +78,7 @@ class _OpenClass:
     def begin(
         cls, images: int, *, parts: Sequence[float], present: Sequence[int], units: int
     ) -> Self:
-        """Builds the class before any group is placed, with the images that splits already have."""
+        """Creates the class before any group is placed, with the images that are in splits."""
         ideals = [images * part for part in parts]
         missing = [ideal - number for ideal, number in zip(ideals, present, strict=True)]
         empty = {split for split, number in enumerate(present) if not number}
@@ -99,7 +101,7 @@ class GroupDivider:
 
     Args:
         shares: split -> fraction; the sum may differ slightly from 1.
-        images: class -> number of all its images.
+        images: class -> number of all images of the class.
         placed: (class, split) -> number of images that are in that split, and stay there.
         single: class -> number of images that are placed later, one by one.
         kinds: kind -> number of groups.
@@ -132,10 +134,10 @@ class GroupDivider:
             )
 
     def divide(self, seed: int) -> dict[GroupKind, dict[str, int]]:
-        """Returns how many groups of each kind go to each split, without splits that get none.
+        """Returns how many groups of each kind go to each split; leaves out splits without groups.
 
-        Kinds with a larger part of a class come first. Kinds with similar parts take turns, since
-        each may be allowed in other splits; a hash of the seed decides their order.
+        Kinds with a larger part of a class come first. Kinds with similar parts take turns, because
+        they may be allowed in different splits; a hash of the seed decides their order.
         """
         numbers = {kind: collections.Counter[int]() for kind in self._kinds}
         for _, kinds in itertools.groupby(self._order_kinds(seed), key=self._rank_kind):
@@ -144,10 +146,10 @@ class GroupDivider:
         return {kind: self._name_splits(of_kind) for kind, of_kind in numbers.items()}
 
     def _place_in_turns(self, kinds: Iterable[GroupKind]) -> Iterator[tuple[GroupKind, int, int]]:
-        """Places all groups of some kinds, a portion of each kind per turn.
+        """Places all groups of the given kinds in rounds, a portion of each kind in each round.
 
         Yields:
-            The kind, the split, and how many groups of the kind go there.
+            The kind, the split, and how many groups of the kind go to this split.
         """
         left = {kind: self._kinds[kind] for kind in kinds}
         while left:
@@ -192,7 +194,7 @@ class GroupDivider:
     def _find_due(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
         """Returns the splits that need a group of this kind now, to get all classes.
 
-        They lack a class that has no more units left than there are splits without it.
+        These splits lack a class that has no more units left than there are splits without it.
         """
         due = collections.Counter[int]()
         for name, _ in kind.images:
@@ -203,7 +205,7 @@ class GroupDivider:
         return [split for split in allowed if due[split] == most > 0]
 
     def _find_short(self, kind: GroupKind, allowed: Sequence[int]) -> list[int]:
-        """Returns the splits that lack images of a kind's classes."""
+        """Returns the splits that lack images of the classes of a kind."""
         short = list[int]()
         for split in allowed:
             parts = [

@@ -17,7 +17,7 @@ _MOST_RATIO = 100
 def pack_values(values: Sequence[bytes]) -> bytes:
     """Joins values, preceded by their number and lengths, and compresses them.
 
-    The numbers are uint32, little-endian. The result is at most a third of the size.
+    The numbers are uint32, little-endian. The result is at most a third as large as the values.
     """
     numbers = [len(values), *map(len, values)]
     header = struct.pack(f"<{len(numbers)}I", *numbers)
@@ -37,7 +37,7 @@ def unpack_untrusted(packed: bytes) -> list[bytes]:
     """Returns the values that `pack_values` packed, after checks.
 
     Raises:
-        ValueError: the data is not packed values, or would take far more memory than it has bytes.
+        ValueError: the data is not packed values, or would unpack to far more bytes than it has.
     """
     most_bytes = _FREE_BYTES + _MOST_RATIO * len(packed)
     inflater = zlib.decompressobj()
@@ -54,5 +54,5 @@ def unpack_untrusted(packed: bytes) -> list[bytes]:
 
 
 def pack_batches(refs: Iterable[bytes]) -> Iterator[bytes]:
-    """Packs encoded references in batches of up to `PACK_REFS` or `PACK_BYTES`."""
+    """Packs encoded references in batches of up to `PACK_REFS` references or `PACK_BYTES` bytes."""
     return map(pack_values, group_values(refs, len, PACK_REFS, PACK_BYTES))

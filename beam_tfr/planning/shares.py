@@ -1,6 +1,6 @@
 """Divides the images of a class among splits by fractions, in whole images.
 
-Images that are in a split stay there: only splits that lack images get more.
+Images that are already in a split stay there; only splits that lack images get more images.
 """
 
 import math
@@ -9,13 +9,13 @@ from fractions import Fraction
 
 
 def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) -> list[Fraction]:
-    """Returns how many of some images each split gets, so that all are filled to the same level.
+    """Returns how many images each split gets, so that all splits are filled to the same level.
 
-    A split that already has more than its share of all images gets none, and the others lack
-    equally many in the end.
+    A split that already has more than its share of all images gets no images; the other splits then
+    lack images in proportion to their shares.
 
-    For example, there are 20 images; train has 14 of its 16, and test 0 of its 4. Of the other 6,
-    train gets 2 and test 4.
+    For example, train should have 16 of 20 images, and has 14; test should have 4, and has none. Of
+    the remaining 6 images, train gets 2, and test gets 4.
 
     Args:
         images: number of images to place.
@@ -41,14 +41,13 @@ def share_out(images: int, placed: Sequence[int], shares: Sequence[Fraction]) ->
 
 
 def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[int]:
-    """Rounds numbers with a whole sum, each up or down, so that the sum stays the same.
+    """Rounds numbers, whose sum is a whole number, up or down, so that the sum stays the same.
 
-    The numbers with the largest fractional parts are rounded up; among equals, those of the splits
-    that are owed most.
+    The numbers for which the fractional part plus `owed` is largest are rounded up.
 
     Args:
         wanted: the numbers, one per split.
-        owed: how much earlier rounding took from each split; added to its fractional part.
+        owed: how much earlier rounding took from each split.
     """
     numbers = [math.floor(number) for number in wanted]
     left = int(sum(wanted)) - sum(numbers)
@@ -63,9 +62,9 @@ def round_shares(wanted: Sequence[Fraction], owed: Sequence[Fraction]) -> list[i
 def fill_empty(
     numbers: Sequence[int], placed: Sequence[int], shares: Sequence[Fraction]
 ) -> list[int]:
-    """Gives each split an image of a class with at least as many images as there are splits.
+    """Gives each split an image of a class, if there are at least as many images as splits.
 
-    Each such image is taken from the split that exceeds its share most.
+    Each image for an empty split is taken from the split that exceeds its share most.
     """
     filled = [*numbers]
     total = sum(numbers) + sum(placed)
@@ -86,11 +85,11 @@ def fill_empty(
 
 
 class Divider:
-    """A divider of the images of one class after another among splits, by fractions.
+    """A divider of images among splits by fractions, one class after another.
 
     Each split is within one image of its share of each class, and has an image of each class that
     has at least as many images as there are splits. Images that a split gains by rounding in one
-    class are deducted in the next, so that splits get their shares of all images too.
+    class are deducted in the next class, so that splits also get their shares of all images.
 
     Args:
         shares: split -> fraction; the sum may differ slightly from 1.
@@ -107,7 +106,7 @@ class Divider:
 
         Args:
             images: number of images to place.
-            placed: split -> number of images that it already has.
+            placed: split -> number of images that the split already has.
         """
         present = [placed[split] for split in self._splits]
         wanted = share_out(images, present, self._parts)

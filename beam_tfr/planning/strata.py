@@ -8,12 +8,12 @@ the same result.
 A unit is an image or a group of images, and goes to one split as a whole. Groups are placed first.
 The groups of each kind are divided like the images of each class: see `group_kinds`. If all images
 in a group, such as copies, are already in splits, the fractions choose among these splits. If only
-some are, the others follow the majority.
+some of the images are in splits, the others follow the majority of these.
 
 An image with several classes counts as one of its rarest class, so the rarest classes are divided
 best. The iterative stratification by Sechidis, Tsoumakas and Vlahavas ("On the Stratification of
 Multi-Label Data", ECML PKDD 2011) also begins with the rarest class, but places one image after
-another, so one worker needs all of them.
+another, so one worker needs all images.
 """
 
 import bisect
@@ -52,8 +52,8 @@ class Unit(NamedTuple):
     """An image or a group, which goes to one split.
 
     Attributes:
-        stratum: the set with which it is divided: the class of an image, or the kind of a group.
-        order: its place in the order of the stratum.
+        stratum: what is divided together: the images of a class, or the groups of a kind.
+        order: place of the unit in the order of the stratum.
         coarse: for a group, the stratum to use if there are too many kinds.
     """
 
@@ -67,7 +67,7 @@ class ClassCounts:
     """The numbers of images of each class.
 
     Attributes:
-        images: class -> number of images in all places.
+        images: class -> number of images, in splits or not.
         placed: (class, split) -> number of images that are in that split, and stay there.
         single: class -> number of images that are not in a split or a group yet.
     """
@@ -99,19 +99,19 @@ class ClassCounts:
         self.single.update(other.single)
 
     def find_rarest(self, names: Iterable[str]) -> str:
-        """Returns the rarest of some classes; among equals, the first by name."""
+        """Returns the rarest of some classes; of equally rare classes, the first by name."""
         return min(names, key=lambda name: (self.images[name], name))
 
 
 def _list_classes(labels: bytes, *, is_rejected: bool) -> list[str]:
-    """Lists the classes of an image, each once; an empty one if it has no class."""
+    """Returns the different classes of an image, or an empty string as the only class."""
     if is_rejected:
         return [REJECTED]
     return [*dict.fromkeys(split_labels(labels))] or [""]
 
 
 def list_single_units(refs: Sequence[bytes], counts: ClassCounts, seed: int) -> list[Unit | None]:
-    """Returns the unit for each encoded reference; None if it is already in a split."""
+    """Returns the unit for each encoded reference, or None if the image is already in a split."""
     parsed = EncodedRef.parse_all(refs)
     orders = order_keys(seed, [ref.key for ref in parsed], _ORDER)
     units = list[Unit | None]()
@@ -130,9 +130,9 @@ class Group(NamedTuple):
 
     Attributes:
         name: name of the group.
-        refs: their encoded references.
-        splits: split -> number of images that are already in it; if no image is in a split, the
-            splits that held copies of them.
+        refs: encoded references of the images.
+        splits: split -> number of images that are already in the split or, if no image is in a
+            split, number of images of which the split held a copy.
     """
 
     name: bytes
@@ -141,7 +141,7 @@ class Group(NamedTuple):
 
     @classmethod
     def gather(cls, name: bytes, refs: Iterable[bytes]) -> "Group":
-        """Builds a group from its encoded references, in any order."""
+        """Creates a group from its encoded references, in any order."""
         ordered = sorted(refs)
         splits = collections.Counter[str]()
         borrowed = collections.Counter[str]()
@@ -153,23 +153,23 @@ class Group(NamedTuple):
         return cls(name, ordered, splits or borrowed)
 
     def list_open_splits(self) -> list[str]:
-        """Lists the splits with images of the group, among which fractions choose; empty for any.
+        """Returns the splits with images of the group, among which fractions choose; [] for any.
 
-        New images follow the majority of the others.
+        New images follow the majority of the other images.
         """
         are_all_placed = sum(self.splits.values()) == len(self.refs)
         return sort_splits(self.splits) if are_all_placed else self._list_fullest()
 
     def _list_fullest(self) -> list[str]:
-        """Lists the splits that have the most images of the group; none if no split has any."""
+        """Returns the splits that have the most images of the group, or [] if no split has any."""
         most = max(self.splits.values(), default=0)
         return sort_splits(split for split, images in self.splits.items() if images == most)
 
     def find_split(self, shares: Collection[str], seed: int) -> str:
-        """Returns the split of the group; empty if fractions are to choose it.
+        """Returns the split of the group, or an empty string if fractions are to choose it.
 
         Args:
-            shares: splits that have fractions, which choose one of several; without them, the group
+            shares: splits that have fractions. If a split of the group has no fraction, the group
                 goes to the split with most of its images, and a hash of its name breaks ties.
             seed: seed for the hash.
         """
@@ -188,12 +188,12 @@ class Group(NamedTuple):
         return collections.Counter(field.name.decode() for field in fields if field.is_borrowed)
 
     def encode_refs(self, split: str) -> list[bytes]:
-        """Returns the group's encoded references, in a split or, if that is empty, in none yet."""
+        """Returns the group's encoded references in a split, or in no split if `split` is empty."""
         field = SplitField(split.encode(), b"" if split else self.name, is_final=bool(split))
         return [ref.encode_in(field.encode()) for ref in EncodedRef.parse_all(self.refs)]
 
     def make_unit(self, counts: ClassCounts, seed: int) -> Unit:
-        """Builds the unit for a group whose split is chosen by fractions."""
+        """Creates the unit for a group whose split is chosen by fractions."""
         images = collections.Counter[str]()
         for ref in EncodedRef.parse_all(self.refs):
             images.update(_list_classes(ref.labels, is_rejected=bool(ref.reason)))
@@ -245,9 +245,9 @@ class GroupSurvey:
     """A survey of the groups of each kind to be placed.
 
     Attributes:
-        kinds: groups by the images of all their classes; None if there are more than `MOST_KINDS`
-            kinds.
-        coarse: groups by the images of their rarest class, which makes few kinds.
+        kinds: survey by the images of all classes of a group; None if there are more than
+            `MOST_KINDS` kinds.
+        coarse: survey by the images of the rarest class of a group, which makes few kinds.
     """
 
     kinds: StrataSurvey | None = dataclasses.field(default_factory=StrataSurvey)
@@ -293,7 +293,7 @@ class StrataDraft:
 
     Attributes:
         splits: stratum -> the splits of its units, in order.
-        cuts: bucket -> the cuts in it.
+        cuts: bucket -> the cuts in the bucket.
         are_coarse: whether the coarse strata of the units are used.
     """
 
@@ -315,7 +315,7 @@ class StrataDraft:
         return [(cut.number, places[cut.rank]) for cut in self.cuts[bucket]]
 
     def finish(self, picked: Iterable[tuple[Bucket, Sequence[tuple[int, bytes]]]]) -> "StrataCuts":
-        """Returns all cuts, from those picked in each bucket."""
+        """Returns all cuts, given the cuts picked in each bucket."""
         cuts = {stratum: [_END] * (len(splits) - 1) for stratum, splits in self.splits.items()}
         for (stratum, _), of_bucket in picked:
             for number, place in of_bucket:
@@ -397,9 +397,7 @@ def _draft_strata(
     """Finds the buckets that contain the cuts.
 
     Args:
-        survey: survey of the units.
         divided: stratum -> split -> number of units that the split gets.
-        are_coarse: see `StrataDraft`.
     """
     splits_of = dict[str, tuple[str, ...]]()
     cuts = dict[Bucket, list[_Cut]]()
@@ -413,7 +411,7 @@ def _draft_strata(
 
 
 def regroup(refs: Iterable[bytes], layout: Layout) -> Iterator[bytes]:
-    """Yields encoded references in splits, with the groups that a layout reads from their keys."""
+    """Yields encoded references in splits, with the groups that a layout finds in their keys."""
     for encoded in refs:
         ref = EncodedRef.parse(encoded)
         group = layout.group_of(to_text(ref.key))
@@ -434,7 +432,7 @@ def update_splits(
         refs: encoded references.
         splits: key -> the split that the image is in, and stays in; other images are not in a split
             yet. None if each image is in the split of its reference.
-        groups: key -> the group that replaces the current one.
+        groups: key -> the group that replaces the group of the reference.
         copied: key -> the split of a copy, for images that are no longer rejects.
     """
     copied = copied or {}

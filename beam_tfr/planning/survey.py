@@ -35,9 +35,9 @@ BUCKET_BITS = 20
 
 
 def order_key(seed: int, key: str) -> bytes:
-    """Returns the key, 16 bytes, by which the images of a split are ordered.
+    """Returns the order key of an image, by which the images of a split are ordered.
 
-    It is the BLAKE2b hash of the seed and the image's key.
+    This is the BLAKE2b hash, in 16 bytes, of the seed and the image's key.
     """
     return order_keys(seed, [to_bytes(key)])[0]
 
@@ -63,7 +63,7 @@ def buckets_of(orders: Sequence[bytes], bits: int = BUCKET_BITS) -> list[int]:
 class Histogram:
     """The number of images in each bucket of an order.
 
-    Takes 4 bytes per image, and at most 8 per bucket: 8 MB for the order of a split.
+    Takes 4 bytes per image, and at most 8 bytes per bucket: 8 MB for the order of a split.
 
     Args:
         bits: number of leading bits of an order key that form its bucket number.
@@ -94,7 +94,7 @@ class Histogram:
         return counts if self._counts is None else counts + self._counts
 
     def locate(self, ranks: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the bucket of each image and its rank there, from its rank in the order.
+        """Returns the bucket, and the rank in it, of the images with these ranks in the order.
 
         Args:
             ranks: sorted, and counted from 0; ranks beyond the last image are left out.
@@ -128,18 +128,19 @@ class Survey:
     Attributes:
         seed: seed for the order.
         sample_size: maximum number of references in the sample.
-        gives_splits: whether the splits of table rows are part of the input digest; not so with
+        gives_splits: whether the splits of table rows are part of the input digest; False with
             `stratify`.
         counts: split -> number of images.
         classes: (split, class) -> number of images.
         buckets: split -> number of images in each bucket of the order.
-        digest: sum of a hash of each (key, size) or table row, modulo 2^256, which does not depend
-            on their order.
-        generations: the same sum with generations.
-        first_unfit: the smallest key that has no split, or empty; unfit_detail: why it has none.
-        folders: folder -> number of images in it, for the first `MAX_FOLDERS`; empty for a table.
-        split_folders: for a table: split named by a folder above images, or empty -> number of
-            images.
+        digest: sum, modulo 2^256, of a hash of each (key, size) or table row; the sum does not
+            depend on their order.
+        generations: the same sum, of hashes that include generations.
+        first_unfit: the smallest key without a split, or an empty string.
+        unfit_detail: why this key has no split.
+        folders: folder -> number of its images, for the first `MAX_FOLDERS`; empty for a table.
+        split_folders: for a table: split that a folder above images is named after, or an empty
+            string -> number of images.
         sample: the usable references with the smallest hashes: a heap of (negative hash, encoded
             reference).
     """
@@ -216,13 +217,13 @@ class Survey:
             self.buckets[split.decode()].add(split_buckets)
 
     def _note_unfit(self, key: str, detail: str) -> None:
-        """Updates the smallest key without a split; an empty key is ignored."""
+        """Updates the smallest key without a split; ignores an empty key."""
         if key and (not self.first_unfit or key < self.first_unfit):
             self.first_unfit = key
             self.unfit_detail = detail
 
     def _count_folder(self, folder: str, images: int) -> None:
-        """Counts images in a folder, unless it is beyond the first `MAX_FOLDERS`."""
+        """Counts images in a folder, if it is one of the first `MAX_FOLDERS` folders."""
         if folder in self.folders or len(self.folders) < MAX_FOLDERS:
             self.folders[folder] += images
 
@@ -256,7 +257,7 @@ class Survey:
 def _row_identity(ref: EncodedRef, columns: bytes) -> bytes:
     """Returns the part of a table row that the input digest covers besides key and size.
 
-    It stays the same if the row's image is dropped as a copy.
+    This part stays the same if the row's image is dropped as a copy.
     """
     reason = b"" if ref.reason == _DUPLICATE else ref.reason
     identity = b"\0" + ref.split + ref.labels.replace(b"\n", b"\0") + b"\0" + reason
