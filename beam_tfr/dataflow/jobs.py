@@ -238,7 +238,7 @@ def _filtered(name: str, forward: Callable[[logging.LogRecord], bool]) -> Iterat
 
 
 def _shorten_message(text: str) -> str:
-    """Shortens a service's message to one line: the last of a traceback, else the first."""
+    """Shortens a service's message to one line: the last one of a traceback, else the first one."""
     severity, _, message = text.partition(": ")
     lines = message.splitlines() or [""]
     line = lines[-1] if lines[0].startswith("Traceback") else lines[0]

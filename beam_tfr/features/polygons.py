@@ -101,7 +101,6 @@ def _cut_polygon(
     """Returns the part of a polygon on one side of a line.
 
     Args:
-        corners: corners of the polygon.
         axis: 0 for a vertical line, 1 for a horizontal line.
         limit: the x or y of the line.
         direction: 1 to keep what is beyond the line, -1 to keep what is before it.
@@ -187,7 +186,6 @@ def _draw_polygon(
     Args:
         corners: [n, 2], in pixels of the canvas.
         place: result of `_enclose`.
-        part: the part, which is changed.
         budget: see `draw_polygons`.
     """
     left, top, right, bottom = place

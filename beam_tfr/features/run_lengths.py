@@ -67,7 +67,6 @@ def _draw_runs(
 
     Args:
         begins, ends: result of `_find_runs`, with at least one run.
-        height: height of the image.
         budget: the number of pixels that the part may have.
     """
     first_columns, first_rows = np.divmod(begins, height)

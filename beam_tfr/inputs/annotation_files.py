@@ -124,12 +124,7 @@ def _describe_other_tables(
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
-    """Returns a message about a label file that no option reads, or "" if there is none.
-
-    Args:
-        paths: the files.
-        noun: what messages call the files.
-    """
+    """Returns a message about a label file that no option reads, or "" if there is none."""
     path = min(filter(is_unread_label_file, paths), default="")
     if not path:
         return ""

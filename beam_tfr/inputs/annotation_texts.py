@@ -197,11 +197,7 @@ def _name_columns(rows: Sequence[Sequence[bytes]]) -> list[str]:
 
 
 def _name_sides(boxes: Sequence[Sequence[bytes]]) -> tuple[str, ...]:
-    """Returns names for four columns if they hold boxes, or an empty tuple if they do not.
-
-    Args:
-        boxes: the four cells of each line.
-    """
+    """Returns names for four columns if they hold boxes, or an empty tuple if they do not."""
     cells = [cell for box in boxes for cell in box]
     if not all(map(_PLAIN_NUMBER.fullmatch, cells)):
         return ()

@@ -254,10 +254,6 @@ def _hold_files(
 ) -> tuple[HeldFiles, HeldFiles]:
     """Returns the images in an archive, with their `Member` values, and possible label files.
 
-    Args:
-        file, exclude, skipped: see `list_images`.
-        opened: the archive.
-
     Raises:
         ERRORS: one of these, if the archive is damaged.
     """

@@ -103,7 +103,6 @@ def _read_pattern(start: str, line: str) -> str:
     Args:
         start: the folder that the line is relative to; empty for the current folder, and for
             absolute paths.
-        line: the line.
 
     Raises:
         UsageError: the line is not a path or pattern.

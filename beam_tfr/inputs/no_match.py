@@ -129,7 +129,6 @@ def _suggest_tables(folder: str, *more: str) -> str:
     """Returns a pattern for the tables in a folder, or "" if none of its first files is a table.
 
     Args:
-        folder: the folder.
         more: extensions to look for, in addition to those that only tables have.
     """
     extensions = (*_TABLES, *more)  # the likeliest first

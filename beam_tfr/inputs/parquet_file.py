@@ -308,7 +308,6 @@ class ParquetFile:
         once may take a thousand times their space in a batch of rows.
 
         Args:
-            group: number of the group.
             request: builds the request, from the number of rows to leave out and whether to be
                 careful.
             skip: see `read_images`.

@@ -625,8 +625,6 @@ def _share_images(
 
     Args:
         first: number of the first row in the array.
-        images: the array.
-        max_bytes: see `ReadImages`.
         sent: numbers of the values yielded so far; this function adds new ones.
     """
     from pyarrow import compute

@@ -125,8 +125,6 @@ def _list_candidates(folder: str, first_names: FirstNames, *, only_own: bool) ->
     """Yields the paths of files in and below a folder that are named like lists of splits.
 
     Args:
-        folder: the folder to look into.
-        first_names: lists folders.
         only_own: whether to skip subfolders that may be datasets of their own.
     """
     names = first_names.list_folders(folder, _MOST_FILES)

@@ -119,9 +119,6 @@ def _list_around(folder: str) -> list[str]:
     For labels/train, these are labels/train, labels, and the folder around labels; for
     train/labels, they are train/labels, train, and the folder around train; otherwise there are
     fewer folders, such as one folder with images and labels.
-
-    Args:
-        folder: folder of the label files.
     """
     parent = posixpath.dirname(folder)
     names = (posixpath.basename(folder), posixpath.basename(parent))

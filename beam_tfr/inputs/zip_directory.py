@@ -144,7 +144,6 @@ def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
     """Returns the place of the directory in a zip with 64-bit numbers; None if it has none.
 
     Args:
-        opened: the zip.
         end: where the record that ends the directory of every zip begins.
     """
     begin = end - _LOCATOR_64.size - _END_64.size

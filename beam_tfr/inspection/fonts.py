@@ -1,8 +1,8 @@
-"""Finds fonts that have the characters of texts in pictures.
+"""Finds fonts that have the characters of the text in pictures.
 
-Pillow's own font has ASCII only; the bundled DejaVu Sans has Latin, Greek and Cyrillic. Texts
-within images use only these two, so that they look the same on each machine; captions use a font
-installed on the machine if these two lack a character.
+Pillow's own font has ASCII only; the bundled DejaVu Sans has Latin, Greek and Cyrillic. Text
+within images uses only these two fonts, so that it looks the same on each machine; captions use a
+font installed on the machine if these two lack a character.
 """
 
 import functools
@@ -34,19 +34,19 @@ _OF_SYSTEMS = (
 
 
 def drawable(text: str) -> str:
-    """Returns a text as one line, with escapes for characters that the bundled fonts lack."""
+    """Returns text as one line, with escapes for characters that the bundled fonts lack."""
     return _NOT_IN_BUNDLED.sub(_escape_match, _on_one_line(text))
 
 
 def find_font(text: str, size: int) -> Font:
-    """Finds a bundled font that has the characters of a drawable text."""
+    """Finds a bundled font that has the characters of drawable text."""
     if text.isascii():
         return ImageFont.load_default(size)
     return _load_bundled(size)
 
 
 def choose_lettering(text: str, size: int) -> tuple[str, Font]:
-    """Returns a text as one line, and a font that has its characters.
+    """Returns text as one line, and a font that has its characters.
 
     Characters are escaped if no bundled or installed font has them.
     """

@@ -87,7 +87,7 @@ class Inspection(Printable):
 
     @property
     def sheet_note(self) -> str:
-        """A note that explains why `contact_sheet` lacks some of the classes; may be empty."""
+        """A note that explains why `contact_sheet` lacks some of the classes, or ""."""
         _, note = self._sheet
         return note
 
@@ -179,7 +179,7 @@ def inspect(
     Raises:
         UsageError: there is no such split, record or feature, or the requested records take more
             than 512 MiB.
-        NotFoundError: there is nothing at the path; also a FileNotFoundError.
+        NotFoundError: there is nothing at the path; the error is also a FileNotFoundError.
         DataError: the folder holds neither a dataset nor TFRecord files.
     """
     location = storage.check_path(path, option="path")

@@ -57,7 +57,7 @@ def is_drawn(record: InspectedRecord) -> bool:
 
 
 def draw_thumbnail(record: InspectedRecord, side: int) -> PillowImage.Image:
-    """Draws the image of a record in a square, with its shapes; gray without an image."""
+    """Draws a record's image and shapes in a square, or a gray square if there is no image."""
     pixels = _read_pixels(record.values, side)
     if pixels is None:
         return PillowImage.new("RGB", (side, side), _FAINT)
@@ -78,7 +78,7 @@ def each_shape(values: Mapping[str, Sequence[Any]], use: Callable[[Shape], objec
 
 
 def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """Reads a record's image, stretched to a square [side, side, 3]; None without an image."""
+    """Reads a record's image, stretched to a square [side, side, 3], if there is an image."""
     pixels = _read_pixels(values, side)
     if pixels is None:
         return None
@@ -87,7 +87,7 @@ def read_square(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.ui
 
 
 def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
-    """Draws an encoded image of any size in a square; None if the data is not an image.
+    """Draws an encoded image of any size in a square; returns None if the data is not an image.
 
     Raises:
         RejectError: the image is damaged, or would take too much memory.
@@ -100,7 +100,7 @@ def draw_source(data: bytes, side: int) -> PillowImage.Image | None:
 
 
 def _fit(image: PillowImage.Image, side: int) -> PillowImage.Image:
-    """Scales a picture to fit into a square; a line keeps a width of at least one pixel."""
+    """Scales a picture to fit into a square; each side keeps a length of at least one pixel."""
     longest = max(image.size)
     width = max(1, round(image.width / longest * side))
     height = max(1, round(image.height / longest * side))
@@ -133,10 +133,11 @@ def draw_shape(image: PillowImage.Image, shape: Shape) -> None:
 
 
 def _scale(shares: NDArray[np.float64], image: PillowImage.Image) -> list[tuple[float, float]]:
-    """Scales points [n, 2] from fractions of an image's sides to pixels; thins out very many.
+    """Scales points [n, 2] from fractions of an image's sides to pixels.
 
-    Leaves out points that are not finite, and keeps the others within one side length of the image,
-    because Pillow processes all pixels that it draws, even those outside of the image.
+    If there are very many points, uses only some. Leaves out points that are not finite, and keeps
+    the others within one side length of the image, because Pillow processes all pixels that it
+    draws, even those outside of the image.
     """
     step = 1 + len(shares) // _MOST_POINTS
     some = shares[::step]
@@ -210,7 +211,7 @@ def _read_pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.u
 
 
 def _pixels(values: Mapping[str, Sequence[Any]], side: int) -> NDArray[np.uint8] | None:
-    """Returns the pixels of the image, or of the first other feature that is an image, else None.
+    """Returns the pixels of the image, or of the first other feature that is an image, or None.
 
     The pixels may be scaled down. They are uint8 [h, w, 1, 3 or 4]; four channels are CMYK.
 
@@ -236,7 +237,7 @@ def _raw_pixels(data: bytes) -> NDArray[np.uint8] | None:
 
 
 def _decode(data: bytes, side: int) -> NDArray[np.uint8] | None:
-    """Decodes the pixels of an image as for `_pixels`; None if the data is not an image."""
+    """Decodes the pixels of an image as for `_pixels`; returns None if the data is not an image."""
     source = open_image(data)
     if source is None:
         return None

@@ -128,7 +128,7 @@ def read_records(
         files: the files. If the number of records in a file is known, the file is opened only if it
             has records from `start` on.
         start: number of the first record; files without a manifest are always read from their
-            first.
+            first record.
 
     Raises:
         RecordError: a file is damaged.

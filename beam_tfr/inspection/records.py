@@ -58,7 +58,7 @@ class InspectedRecord:
 
 
 def read_records(lookup: RecordLookup, numbers: Sequence[int]) -> Iterator[InspectedRecord]:
-    """Yields the records with some numbers.
+    """Yields the records with the given numbers.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.

@@ -54,7 +54,7 @@ class FeatureSample:
 class RecordSearch:
     """A search in files.
 
-    Files in a dataset are read until enough records are found, others to their end.
+    Files in a dataset are read until enough records are found, other files to their end.
 
     Attributes:
         where: values of features that the records must have.
@@ -112,7 +112,7 @@ class RecordSearch:
                 return
 
     def _consider(self, record: InspectedRecord) -> None:
-        """Adds a record to the sample and to the kept records, if it belongs to them."""
+        """Adds a record to the sample, and to the kept records, if it belongs there."""
         if record.number < SAMPLE_RECORDS or self.sample.is_empty:
             self.sample.add(record.values)
         is_full = len(self.records) == self.most

@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     Attributes:
         draw: draws the thumbnail as a square, given the side in pixels.
         text: the text below the thumbnail.
-        key: key of its record, shown below the text; empty for none.
+        key: key of the record, shown below the text; empty if no key is shown.
     """
 
     draw: Callable[[int], PillowImage.Image]
@@ -167,7 +167,7 @@ def _write(
     color: str = pictures.INK,
     keep_end: bool = False,
 ) -> None:
-    """Writes a text, shortened to a width in pixels."""
+    """Writes text, shortened to a width in pixels."""
     canvas = ImageDraw.Draw(sheet)
     line, font = choose_lettering(text, _SIZE)
     measure = functools.partial(canvas.textlength, font=font)
@@ -176,7 +176,7 @@ def _write(
 
 
 def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """Shortens a text to as many of its first characters as fit."""
+    """Shortens text to as many of its first characters as fit."""
     text = text[:width]  # thousands of labels would take long to measure
     while measure(text) > width:
         kept = text.rstrip("…")[:-1]
@@ -185,7 +185,7 @@ def _shorten(text: str, width: int, measure: Callable[[str], float]) -> str:
 
 
 def _shorten_begin(text: str, width: int, measure: Callable[[str], float]) -> str:
-    """Shortens a text to as many of its last characters as fit, which say most in a path."""
+    """Shortens text to as many of its last characters as fit, which say most in a path."""
     text = text[-width:]
     while measure(text) > width:
         kept = text.lstrip("…")[1:]

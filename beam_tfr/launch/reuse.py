@@ -71,10 +71,6 @@ def choose_base(
 class _Comparison:
     """A comparison of a dataset with the one that its update makes.
 
-    Args:
-        dataset: the existing dataset.
-        source: the input of the update.
-
     Attributes:
         is_relisted: whether the input is the list of images that the dataset was made from.
         changed_options: the image options that differ.

@@ -201,12 +201,10 @@ def _list_input(
     """Lists the input, and surveys the references to the images that are to be converted.
 
     Args:
-        options, source: those of the conversion.
         survey: the survey to add the references to.
         repeated: keys shared by several table rows; such rows are merged.
         known_files: the files that the dataset in the output was made from.
         removed: the images that were removed earlier and are kept out.
-        progress: called while images are listed.
     """
     skipped = source.count_skipped()
     masks = MaskNames()
@@ -283,7 +281,7 @@ def _order_of(ref: ImageRef, seed: int) -> bytes:
 def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: Listing) -> Plan:
     """Builds the plan that a conversion would build from its sample.
 
-    Only those images of that sample that are not in the converted `sample` are measured here.
+    Images in the plan's sample are measured here only if the converted `sample` lacks them.
 
     Raises:
         UsageError: the plan cannot be built; the message also mentions missing images and, if no
@@ -321,8 +319,6 @@ def _predict_outcome(
     """Predicts what `convert` would do with the output.
 
     Args:
-        options: options of the conversion.
-        estimate: the estimated size and time.
         known_files: the files that the dataset in the output was made from.
         job_state: function that asks the service for the state of a job.
 

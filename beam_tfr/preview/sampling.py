@@ -60,7 +60,7 @@ class Listing:
         skipped: kind of name -> number of files that are not converted; see `SkippedFiles`.
         annotations: skipped files that may hold annotations; see `SkippedFiles`.
         repeats: links to folders that are already listed under another path.
-        guessed_names: images in zips whose names have no certain encoding.
+        guessed_names: images in zips whose name encoding is uncertain.
         packed_labels: files in archives that may hold labels.
         empty: folders without images next to folders with images.
         used_exclusions: patterns of `exclude` that match a file; see `SkippedFiles`.
@@ -360,7 +360,7 @@ def _sha256_of(record: Record, names: RecordNames) -> str:
 
 
 def _up_to_bytes(refs: Sequence[ImageRef], max_bytes: int) -> Sequence[ImageRef]:
-    """Returns the first references with at most `max_bytes` bytes of files; at least one."""
+    """Returns the first references with at most `max_bytes` bytes of files, but at least one."""
     total = 0
     for number, ref in enumerate(refs):
         total += ref.size_bytes

@@ -340,7 +340,6 @@ def _keep_single(labels: Rows, rows: Rows, number: int) -> Rows:
     Args:
         labels: classes, as from `find_classes`.
         rows: the row of each class.
-        number: number of rows.
     """
     single = np.full(number, NO_CLASS)
     is_single = np.bincount(rows, minlength=number)[rows] == 1

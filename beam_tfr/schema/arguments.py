@@ -85,7 +85,7 @@ def _check_argument(name: str, kind: Any, value: Any) -> Any:
 
 
 def _parse(kind: Any, value: Any) -> Any:
-    """Checks a value against its declared type; returns the value, iterables as declared lists.
+    """Checks a value against its declared type; returns the value, with lists for iterables.
 
     Raises:
         WrongTypeError: the value has the wrong type.

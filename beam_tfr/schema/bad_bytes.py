@@ -11,7 +11,7 @@ _TO_UTF8 = (
 
 
 def describe_bad_byte(text: bytes, place: int) -> str:
-    """Says what to do about a byte that is not UTF-8, given its place in a text or in a line."""
+    """Says what to do about a byte that is not UTF-8, given its place in a string or a line."""
     byte = text[place : place + 1]
     problem = f"byte 0x{byte.hex()} is not valid UTF-8"
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

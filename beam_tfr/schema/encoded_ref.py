@@ -145,14 +145,14 @@ def parse_pairs(pairs: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def parse_label_ids(label_ids: bytes) -> tuple[int, ...] | None:
-    """Parses the label ids of an encoded reference; None if it has none yet."""
+    """Parses the label ids of an encoded reference; returns None if there are none yet."""
     if label_ids == b"-":
         return None
     return tuple(map(int, label_ids.split(b","))) if label_ids else ()
 
 
 def label_ids_of(ref: bytes) -> tuple[int, ...]:
-    """Returns the label ids of an encoded reference, or an empty tuple if it has none yet."""
+    """Returns the label ids of an encoded reference, or an empty tuple if there are none yet."""
     return parse_label_ids(EncodedRef.parse(ref).label_ids) or ()
 
 

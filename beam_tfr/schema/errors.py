@@ -26,8 +26,8 @@ class BeamTfrError(Exception):
     Its message is safe to print: see `as_message`.
 
     Args:
-        lines: what is wrong, what is allowed, and how to fix it; mostly one line. Line ends in it
-            are escaped, since they can only be from names and values.
+        lines: what is wrong, what is allowed, and how to fix it; usually one line. Line ends in
+            these strings are escaped, since they can only come from names and values.
         option: the wrong option or argument, spelled as in Python; the message then begins with
             it.
         value: the value of the option, cut if it is long; if None, the message names the option

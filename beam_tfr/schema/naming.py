@@ -25,8 +25,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?<!\.)")  # neither ".." nor 
 def find_two_spellings(names: Iterable[str]) -> tuple[str, str] | None:
     """Finds two names that look the same but differ in bytes; returns None if there are none.
 
-    One name has composed letters, the other decomposed ones (Unicode NFC and NFD), which may happen
-    in folders copied from macOS.
+    One name has composed letters, the other decomposed letters (Unicode NFC and NFD), which may
+    happen in folders copied from macOS.
     """
     seen: dict[str, str] = {}
     for name in sorted(names):

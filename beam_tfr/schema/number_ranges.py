@@ -23,7 +23,7 @@ def expand_ranges(patterns: Iterable[str], *, option: str) -> list[str]:
         option: the option or argument that specifies the patterns.
 
     Raises:
-        UsageError: a pattern stands for too many.
+        UsageError: a pattern stands for too many patterns.
     """
     expanded = list[str]()
     for pattern in patterns:

@@ -30,7 +30,7 @@ def check_fields(pattern: str) -> None:
 
 
 def fill_path(pattern: str, key: str) -> str:
-    """Returns the path of the file that goes with the image of a key."""
+    """Returns the path of the file that goes with the image that has the given key."""
     path = os.path.splitext(key)[0]
     folder, _, stem = path.rpartition("/")
     values = {"path": path, "stem": stem, "folder": folder}

@@ -47,7 +47,7 @@ class Shard(NamedTuple):
         return not find_other_codecs(json.loads(earlier.codecs), json.loads(self.codecs))
 
     def adds_codecs(self, earlier: "Shard") -> bool:
-        """Whether this shard has codecs that were not installed when an earlier one was written."""
+        """Whether this shard has codecs that were missing when an earlier shard was written."""
         return bool(find_new_codecs(json.loads(earlier.codecs), json.loads(self.codecs)))
 
 
@@ -215,7 +215,7 @@ class Counts:
         mask_images: value of masks -> records.
         mask_numbers: number of values in a mask -> records with this number.
         mask_examples: number of values in a mask -> key of the first such record in order.
-        before: with an update, `Item.change` -> records, without new ones.
+        before: with an update, `Item.change` -> records, without new records.
     """
 
     num_examples: int = 0
@@ -275,7 +275,7 @@ class WrittenFile(NamedTuple):
     """A committed file.
 
     Attributes:
-        built: its name in the work folder until it is published; empty if it is in its place.
+        built: name in the work folder until the file is published; empty if it is in its place.
         num_bytes: size of the file.
         sha256: SHA-256 of the file.
         generation: as in `storage.Entry`.
@@ -292,13 +292,13 @@ class ShardInfo(Counts):
     """A finished shard, as written to its sidecar for the manifest and for resuming.
 
     Attributes:
-        shard: its place in the plan.
+        shard: the shard as planned.
         file: name in the dataset; empty for shards of `NO_SPLIT`, which have no records.
         sha256: SHA-256 of the file.
         records_sha256: the `RecordsDigest` of its records.
         rejects_sha256: SHA-256 of its reject lines.
-        built: name of the file in the work folder until it is published; empty if it is in its
-            place.
+        built: name of the file in the work folder until it is published; empty if the file is in
+            its place.
         generation: generation of the file, as in `storage.Entry`.
         contents: the table of contents; None without a file.
         palettes: the palettes of its masks, as `add_palette` keeps them.
@@ -331,7 +331,7 @@ class Unfinished:
     """A shard that is not written because some of its images cannot be read now.
 
     Attributes:
-        shard: its place in the plan.
+        shard: the shard as planned.
         causes: cause -> number of unreadable images, for the most frequent causes.
         images: number of unreadable images.
         example: URI of one of them.

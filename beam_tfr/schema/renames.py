@@ -40,7 +40,7 @@ def parse_renames(texts: Iterable[str]) -> dict[str, str]:
 
 
 def compose_renames(before: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
-    """Returns renames, as sorted strings, with the effect of some renames followed by others.
+    """Returns renames, as sorted strings, with the effect of `before` followed by `then`.
 
     A folder may already have the name that its class was given earlier, unless another class has
     that name now.

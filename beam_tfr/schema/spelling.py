@@ -48,8 +48,8 @@ def quote_word(word: str, placeholder: str) -> str:
 def spell_as_flags(message: str) -> str:
     """Spells the options in a message as command-line flags.
 
-    A path, which has no flag, stays as it is. So does what only looks like an option, such as in
-    the name of a file, unless `spell_option` could have spelled it.
+    The argument `path`, which has no flag, stays as it is. So does text that only looks like an
+    option, for example in the name of a file, unless `spell_option` could have spelled it.
     """
     head = _HEAD.match(message)
     if not head:

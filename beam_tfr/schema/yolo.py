@@ -22,8 +22,8 @@ def name_splits(exported: Iterable[str]) -> Mapping[str, str]:
     """Returns the split of each key in a `data.yaml`.
 
     Args:
-        exported: the splits of the dataset, if the folder is one of our exports; keys of no such
-            split keep their usual splits.
+        exported: the splits of the dataset, if the folder is one of our exports; other keys
+            keep their usual splits.
     """
     splits = dict(SPLITS)
     for split in exported:

@@ -1,6 +1,6 @@
 """Defines methods to read images for training: those of tutorials, and those of this package.
 
-Each method yields batches without end. All need TensorFlow, and one of them PyTorch.
+Each method yields batches without end. All need TensorFlow, and one of them also needs PyTorch.
 """
 
 import functools
@@ -35,8 +35,8 @@ class Way(NamedTuple):
     Attributes:
         name: name of the method in the table.
         start: returns an iterator over endless batches.
-        warm_up: number of images to read until the speed is that of later epochs, such as to fill a
-            cache.
+        warm_up: number of images to read first, for example to fill a cache, until the speed is
+            that of later epochs.
         problem: why the method cannot be used here; empty if it can.
     """
 

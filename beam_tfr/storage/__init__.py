@@ -156,7 +156,7 @@ def list_names(folder: str) -> Iterator[str]:
 
 
 def list_folders(folder: str) -> list[str]:
-    """Lists the names of subfolders, sorted; on gs://, only those among its first names.
+    """Lists the names of subfolders, sorted; on gs://, only those among the folder's first names.
 
     Raises:
         OSError: the folder does not exist, or may not be listed.
@@ -225,7 +225,7 @@ def is_gone(path: str, root: str = "") -> bool:
 
     This is certain if its folder contains other files, or its bucket responds. A missing or empty
     folder may be an unmounted disk, unless a folder above it contains other files; folders are
-    checked up to the folder around a root.
+    checked up to the parent of `root`.
     """
     return backend_of(path).is_gone(path, root)
 
@@ -355,7 +355,7 @@ def delete_all(entries: Iterable[Entry]) -> None:
 
 
 def for_each_file(change: Callable[[Entry], object], entries: Iterable[Entry]) -> None:
-    """Calls a function that changes a file for each of some files.
+    """Calls a function that changes a file, once for each file.
 
     On gs://, up to `REQUESTS` calls run in parallel. After an error, no further calls start.
     """
@@ -403,7 +403,7 @@ def is_writable(folder: str) -> bool:
 def free_bytes(folder: str) -> int | None:
     """Returns the free space on the disk of a folder, which need not exist yet.
 
-    None on gs://, whose space is unlimited.
+    Returns None on gs://, whose space is unlimited.
     """
     return backend_of(folder).free_bytes(folder)
 

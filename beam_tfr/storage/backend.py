@@ -79,7 +79,7 @@ class Backend(abc.ABC):
     """A store of files: a disk or gs://.
 
     Each method implements the function in `beam_tfr.storage` with its name. A generation of 0
-    stands for any.
+    stands for any generation.
 
     Attributes:
         is_remote: whether each request waits for a network, so that parallel requests are faster.

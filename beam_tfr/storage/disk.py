@@ -267,7 +267,7 @@ def _nearest_above(folder: str) -> str:
 
 
 def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
-    """Opens a file for reading if it has a generation (0: any); returns its descriptor and status.
+    """Opens a file of the given generation (0: any) for reading; returns its descriptor and status.
 
     Raises:
         OSError: the file does not exist, is not readable, is not a regular file, or its generation
@@ -380,7 +380,7 @@ class DiskPendingFile(PendingFile):
 def _highest_folder(path: str, root: str) -> str:
     """Returns the folder, with a slash, below which missing folders are certainly missing.
 
-    This is the root or, for a path outside an existing root, the folder around the root, since
+    This is the root or, for a path outside an existing root, the parent of the root, since
     masks are often stored next to their images.
     """
     is_below = os.path.normpath(path).startswith(os.path.join(os.path.normpath(root), ""))
@@ -391,7 +391,7 @@ def _highest_folder(path: str, root: str) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Gives a file another name; renames it if the file system has no hard links."""
+    """Gives a file a second name; renames the file if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError as error:

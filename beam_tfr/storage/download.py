@@ -33,13 +33,7 @@ _LOCK = threading.Lock()
 
 
 class _Service(NamedTuple):
-    """A client's access to its service.
-
-    Attributes:
-        credentials: credentials from google.auth.
-        refresh: a request for new tokens, from google.auth.
-        route: the endpoint, proxy and certificates.
-    """
+    """A client's access to its service, with credentials from google.auth."""
 
     credentials: Any
     refresh: Any

@@ -236,7 +236,7 @@ def _list_pages(folder: str, **options: Any) -> Iterator[Any]:
 
 
 def _entry_of(path: str, properties: Mapping[str, Any]) -> Entry:
-    """Builds an entry from an object's properties in the service's API; missing ones are 0.
+    """Builds an entry from an object's properties in the service's API; missing properties are 0.
 
     Raises:
         TypeError, ValueError, OverflowError: the properties are not in the service's format.

@@ -1,4 +1,4 @@
-"""Limits the time for an HTTP response, since a service may send one endlessly, byte by byte.
+"""Limits the time for an HTTP response, which a service may send endlessly, byte by byte.
 
 The timeout of a socket only covers the time from one byte to the next. The standard library reads
 the head of a response, and the trailer of a chunked response, to the end.
@@ -35,9 +35,6 @@ class PromptResponse(http.client.HTTPResponse):
 
 class _TimedBytes(io.RawIOBase):
     """The bytes from a source that arrive before a deadline.
-
-    Args:
-        source: the source of the bytes.
 
     Attributes:
         ends: the deadline, in the time of `time.monotonic`.

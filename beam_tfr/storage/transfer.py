@@ -166,7 +166,7 @@ def _read_message(response: http.client.HTTPResponse, left_s: Callable[[], float
 
 
 def _read_some(response: http.client.HTTPResponse) -> bytes:
-    """Reads the bytes that have arrived, or waits for more bytes; returns none at the end."""
+    """Reads the bytes that have arrived, or waits for more bytes; returns b"" at the end."""
     with _broken_connections():
         return response.read1(_CHUNK_BYTES)
 
@@ -184,7 +184,7 @@ def _take_connection(route: Route) -> http.client.HTTPConnection:
 
 
 def _is_dropped(connection: http.client.HTTPConnection) -> bool:
-    """Whether the service has closed an idle connection, which makes it readable."""
+    """Whether the service has closed an idle connection, which makes the connection readable."""
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))

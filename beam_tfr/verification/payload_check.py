@@ -25,7 +25,7 @@ def file_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def array_problems(values: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yields a problem unless the array of a record has its dtype and shape."""
+    """Yields a problem unless the array of a record has the stated dtype and shape."""
     (data,) = values[ARRAY_RAW]
     (dtype,) = values[ARRAY_DTYPE]
     yield from tensor_problems(ARRAY_RAW, data, dtype.decode("latin-1"), values[ARRAY_SHAPE])

@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def of_unreadable(cls, file: str, error: OSError) -> Problem:
-        """Makes the problem for a file that cannot be read."""
+        """Returns the problem for a file that cannot be read."""
         if isinstance(error, FileNotFoundError):
             return cls(ProblemKind.MISSING, file, "is missing")
         reason = error.strerror or error
@@ -219,7 +219,7 @@ class Report(Printable):
             `MAX_SHARD_PROBLEMS`.
         problems: the first `MAX_PROBLEMS` problems, in the order of the dataset.
         broken: names of the shard files with problems.
-        notes: sentences about what is worth knowing but no problem: about the splits (see
+        notes: sentences about what is worth knowing but is not a problem: about the splits (see
             `split_notes`), records that take far more memory than their files suggest, and patterns
             in `exclude` that match nothing.
         seconds: time taken.
@@ -275,7 +275,7 @@ class Report(Printable):
 
     @classmethod
     def from_json(cls, text: bytes) -> Report:
-        """Makes the report from the JSON values of `as_json`."""
+        """Returns the report that `as_json` turned into JSON values."""
         fields = json.loads(text)
         del fields["ok"]
         fields["problems"] = tuple(Problem(**problem) for problem in fields["problems"])

@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 30  # 1 GiB per image; records are smaller
 
 
 def most_bytes(manifest: Manifest) -> int:
-    """Returns the largest size that an image in a dataset can have: larger ones were rejected."""
+    """Returns the largest size that an image in a dataset can have: larger images were rejected."""
     most = manifest.options.get("max_file_bytes")
     return most if type(most) is int and 0 < most < _MAX_BYTES else _MAX_BYTES
 
@@ -52,7 +52,7 @@ class Sources(Protocol):
         """Finds the source of a key; a source inside another file has a place.
 
         Raises:
-            FileNotFoundError: there is no source, as is known without looking for the file.
+            FileNotFoundError: it is known, without looking for a file, that there is no source.
         """
 
     def paths(self) -> Iterator[str]:

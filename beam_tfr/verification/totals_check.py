@@ -47,7 +47,7 @@ class _Totals:
 def find_wrong_totals(manifest: Manifest, results: Sequence[TaskResult]) -> Iterator[Problem]:
     """Yields the fields of a manifest that contradict the records.
 
-    Yields no fields if a shard is damaged, since these would only repeat other problems.
+    Yields no fields if a shard is damaged, since wrong totals would only repeat other problems.
     """
     if not all(result.records_sha256 for result in results):
         return
