@@ -33,7 +33,7 @@ _SUFFIXES = (".py", ".json", ".md", ".txt", ".typed")
 
 @contextlib.contextmanager
 def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
-    """Returns a runner whose jobs bring this package and its codecs, unless a container does."""
+    """Yields a runner whose jobs bring this package and its codecs unless a container has them."""
     # Beam would store a list of all packages installed here with the job, including their source
     # URLs.
     options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")

@@ -40,7 +40,7 @@ def count_boxes(stored: Stored, source: Stored | None) -> Counts:
 
 
 def _size_of(area: float) -> str:
-    """Returns the size class of a box that covers a number of pixels."""
+    """Returns the size class of a box that covers the given number of pixels."""
     pixels = round(area, 1)  # its sides are 32-bit fractions
     for size, below in _PIXELS_BELOW.items():
         if pixels < below:

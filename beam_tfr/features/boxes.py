@@ -121,7 +121,7 @@ def name_box(box: Any, number: int) -> str:
 class Boxes(ColumnKind):
     """Any number of boxes around the objects in an image: `bbox[xyxy]`.
 
-    A reference holds the corners of all boxes in a row, in pixels or fractions of the source. A
+    A reference holds the corners of all boxes together, in pixels or fractions of the source. A
     record has the corners of the kept boxes, as fractions of the stored image, under the names of
     TensorFlow's object detection API.
 
@@ -409,7 +409,7 @@ def unit_of(example: StoredExample, request: Request) -> tuple[int, int]:
 
 
 def scale(numbers: Iterable[float], by: Iterable[int]) -> list[float]:
-    """Multiplies numbers by factors, which are repeated, such as the sides of an image."""
+    """Multiplies numbers by factors in turn, such as by the width and height of an image."""
     return [number * factor for number, factor in zip(numbers, itertools.cycle(by), strict=False)]
 
 

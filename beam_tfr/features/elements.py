@@ -58,7 +58,7 @@ class ElementSpec(NamedTuple):
         return array.tolist() if self.dtype is object else array
 
     def filler(self) -> Any:
-        """Returns the value for a missing example: 0, empty, or one pixel if sizes vary."""
+        """Returns the value for a missing example: 0, nothing, or one pixel if sizes vary."""
         if not self.shape:
             return b"" if self.dtype is object else self.dtype(0).item()
         if self.dtype is object:

@@ -88,7 +88,7 @@ def _noun_of(value: Any) -> str:
 
 
 def _read_text(cell: Any) -> Any:
-    """Returns the list or number that a string cell represents; any other cell unchanged."""
+    """Returns the list or number that a string cell represents, or any other cell unchanged."""
     if not isinstance(cell, str):
         return cell
     try:

@@ -130,7 +130,8 @@ def _describe_odd(per_image: Mapping[str, Any], main_values: int) -> Iterator[st
     if median >= _SMOOTH_NUMBER:
         yield (
             f"most masks have {median} or more values, and that of {example} has {most}: unless "
-            "these number instances, were the masks smoothed by a resize, or stored as JPEG?"
+            "these are numbers of instances, were the masks smoothed by a resize, or stored as "
+            "JPEG?"
         )
     elif main_values and median >= max(_ODD_NUMBER, _ODD_TIMES * main_values):
         yield (

@@ -209,7 +209,7 @@ class Points(ColumnKind):
 
     @classmethod
     def _names_in(cls, stored: Stored) -> Iterator[str]:
-        """Yields the prefixes of the names of features with such points, from any program."""
+        """Yields the prefixes of the names of features with such points, written by any program."""
         for feature in stored:
             match = _NUMBER_FEATURE.fullmatch(feature)
             if match is None:

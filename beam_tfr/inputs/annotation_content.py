@@ -157,8 +157,8 @@ def _name_table(extension: str, path: str, begin: bytes) -> _Description:
         return _Description(describe_label_files(path), find_setup(path))
     if extension == ".json" and _has_keys(begin, _LABELME_KEYS, 3):  # one file per image
         return _Description(
-            f"{folder}/*.json are LabelMe files: convert them with labelme2coco.py, one of its "
-            "examples, to one COCO file, and read that with `table=`"
+            f"{folder}/*.json are LabelMe files: convert them to one COCO file with "
+            "labelme2coco.py, an example of LabelMe, and read that file with `table=`"
         )
     if extension == ".json":  # COCO, but also kinds that look like it, such as Datumaro
         return _Description(f"`table=` reads {path}, or explains how to convert it", path)

@@ -75,8 +75,9 @@ def measure_sample(
     if unread:
         raise RunError(
             f"{unread[0]}. None of the {len(refs)} files tried first can be read: run the same "
-            "command again when they can, or correct the folder that a table, `image_root=` or "
-            "`pair=` names. For paths from another machine, give the folder of the images here as "
-            "`image_root=`, in which they are looked up without their first folders"
+            "command again when they can be read, or correct the folder that a table, "
+            "`image_root=` or `pair=` names. For paths from another machine, specify the folder of "
+            "the images on this machine as `image_root=`; paths are looked up there without their "
+            "first folders"
         )
     return SampleSize(0.0, True)
