@@ -40,6 +40,7 @@ from beam_tfr.schema.extensions import PACKED, has_image_name
 from beam_tfr.schema.naming import file_name, parse_file_name, shard_name
 from beam_tfr.schema.renames import parse_renames
 from beam_tfr.schema.spelling import quote_word, spell_option
+from beam_tfr.schema.value_places import ValuePlaces
 from beam_tfr.schema.wildcards import escape_pattern
 from beam_tfr.tables.finding import find_content
 from beam_tfr.tables.formats import format_of, has_table_name, split_suffix
@@ -110,6 +111,11 @@ class Input:
         """The names that readers use for the masks and other images of each image."""
         features = FeaturesDict.from_options(self.plan.options)
         return [companion.key for companion in features.companions]
+
+    @property
+    def places(self) -> ValuePlaces:
+        """Where classes and splits come from; unknown for the images of a dataset."""
+        return ValuePlaces() if isinstance(self.origin, BaseDataset) else self.origin.places
 
     @property
     def missing(self) -> str:

@@ -424,6 +424,11 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
     assert summary.pop("seconds") > 0
     assert summary.pop("images_per_second") > 0
     assert summary.pop("splits").keys() == {"train", "test"}
+    examples = summary.pop("examples")
+    assert [(item["split"], item["split_from"]) for item in examples] == [
+        ("train", "folder"),
+        ("test", "folder"),
+    ]
     assert summary == {
         "adjusted": {},
         "changed": {},

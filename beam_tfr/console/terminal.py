@@ -104,11 +104,11 @@ def as_message(text: str) -> str:
     return printable(f"{line[:_LONGEST_LINE]}{end}")
 
 
-def shorten(text: str) -> str:
-    """Leaves out the middle of a long string."""
-    if len(text) <= MOST_CHARACTERS:
+def shorten(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Leaves out the middle of a string if it has more than `most` characters."""
+    if len(text) <= most:
         return text
-    half = MOST_CHARACTERS // 2
+    half = most // 2
     return f"{text[:half]}…{text[-half:]}"
 
 

@@ -17,6 +17,7 @@ from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, NO_SPLIT, is_class_name
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.value_places import SHARES, ValuePlaces
 
 LABEL_RULE = (
     "it must be one line of UTF-8 text, without control characters or spaces at either end, of at "
@@ -82,6 +83,14 @@ class Labeler:
             crc32c=entry.crc32c,
             place=entry.place,
         )
+
+    @property
+    def places(self) -> ValuePlaces:
+        """Where classes and splits come from."""
+        split = self.layout.place_of("split")
+        if not split and (self.splits or self.stratify):
+            split = SHARES
+        return ValuePlaces(self.layout.place_of("label"), split)
 
     @property
     def all_splits(self) -> Collection[str]:

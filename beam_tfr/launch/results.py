@@ -15,6 +15,7 @@ from beam_tfr.dataset.base import BaseDataset, planned_shards
 from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.history import CHANGE_KINDS, read_history
 from beam_tfr.dataset.manifest import Manifest, Split, read_manifest
+from beam_tfr.dataset.read_items import ReadItem
 from beam_tfr.dataset.reject_lines import read_rejects
 from beam_tfr.dataset.share_notes import describe_dataset_shares
 from beam_tfr.dataset.split_notes import describe_classes, describe_unlabelled
@@ -25,6 +26,7 @@ from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
+from beam_tfr.launch.examples import read_items
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
 from beam_tfr.layouts.class_folders import describe_only_class
@@ -181,6 +183,7 @@ class Result(Printable):
         class_numbers: a sentence about classes whose names are numbers, but not their ids; may be
             empty.
         odd_names: sentences about class names that hold more than the class.
+        examples: the first item of each of the first three splits, as it was read.
         copies_that_stay: keys of images that `remove` left in place, although they are copies of
             images that it took down.
     """
@@ -197,6 +200,7 @@ class Result(Printable):
     unused: Sequence[str] = ()
     class_numbers: str = ""
     odd_names: Sequence[str] = ()
+    examples: Sequence[ReadItem] = ()
     copies_that_stay: Sequence[str] = ()
 
     @property
@@ -282,6 +286,7 @@ class Result(Printable):
             "masks": dataset.statistics.get("masks"),
             "duplicates": dataset.duplicates,
             "columns": dataset.options.get("feature_columns", {}),
+            "examples": [item.as_json() for item in self.examples],
             **{name: self.run[name] for name in _COUNTERS},
             "new_ids": self.new_ids,
             "renamed": dict(self.renamed),
@@ -345,6 +350,8 @@ class Result(Printable):
     def _describe_records(self) -> Iterator[str]:
         """Yields notable facts about the records."""
         dataset = self.manifest
+        for item in self.examples:
+            yield f"example: {item.describe()}"
         for kind, number in self.counts["adjusted"].items():
             yield f"adjusted: {number:,} {kind} ({ADJUSTMENTS[kind]})"
         cropped = dataset.statistics.get("cropped")
@@ -486,6 +493,7 @@ def read_result(
         renamed=renamed,
         changed=changed,
         new_codecs=() if fresh else find_new_codecs(published),
+        examples=read_items(published, step.source),
         unused=_describe_unused_options(step, published, counters),
         odd_names=[
             *describe_class_names(

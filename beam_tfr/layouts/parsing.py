@@ -97,6 +97,13 @@ class Layout:
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
+    def place_of(self, value: str) -> str:
+        """Returns which part of a key holds a value such as "label"; empty if no part does."""
+        field = f"{{{value}}}"
+        if field in self.parts[-1]:
+            return "file name"
+        return "folder" if field in str(self) else ""
+
     def group_of(self, key: str) -> str | None:
         """Returns the "group" that the layout reads from a key; None if there is no group."""
         return (self.parse_key(key) or {}).get("group")

@@ -15,6 +15,7 @@ from beam_tfr.dataflow import jobs
 from beam_tfr.dataset.class_numbers import describe_class_numbers
 from beam_tfr.dataset.groups import LargestGroup
 from beam_tfr.dataset.manifest import read_manifest
+from beam_tfr.dataset.read_items import MOST_ITEMS, ReadItem, build_item
 from beam_tfr.dataset.reader_arguments import check_integer
 from beam_tfr.dataset.share_notes import describe_shares
 from beam_tfr.dataset.split_notes import (
@@ -44,6 +45,7 @@ from beam_tfr.inputs.patterns import describe_unused
 from beam_tfr.inputs.skipped import describe_missed
 from beam_tfr.launch import prepare_run
 from beam_tfr.launch.bounds import bounded_look, list_given
+from beam_tfr.launch.examples import name_files
 from beam_tfr.layouts.class_folders import (
     describe_deep_folders,
     describe_no_classes,
@@ -73,8 +75,10 @@ from beam_tfr.preview.sampling import (
     list_references,
     survey_listing,
 )
+from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import RepeatedKeys
 from beam_tfr.schema import differences
+from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.encoded_ref import GROUP_MARK
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
@@ -178,6 +182,7 @@ def preview(
         plan=plan,
         listing=listing,
         sample=sample,
+        examples=[*_describe_first(source, plan, sample)],
         num_bytes=estimate.num_bytes,
         rejects=estimate.rejects,
         seconds=seconds,
@@ -379,6 +384,21 @@ def _describe_update(options: ConvertOptions, estimate: Estimate, known_files: K
         f"copy {copied:,}, in about {duration(estimate.update_cpu_seconds)} of CPU time"
         f"{failure}"
     )
+
+
+def _describe_first(source: Input, plan: Plan, sample: ConvertedSample) -> Iterator[ReadItem]:
+    """Yields the first item in the sample of each of the first splits."""
+    features = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None)
+    for split in sort_splits(sample.first)[:MOST_ITEMS]:
+        first = sample.first[split]
+        yield build_item(
+            parse_example(first.serialized),
+            split=split,
+            features=features,
+            places=source.places,
+            files=name_files(first.ref, features, source.root),
+            labels=first.ref.labels,
+        )
 
 
 def _find_warnings(

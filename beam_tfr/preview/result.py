@@ -6,6 +6,7 @@ from typing import Any
 
 from beam_tfr.console.display import duration
 from beam_tfr.console.terminal import Printable, counted
+from beam_tfr.dataset.read_items import ReadItem
 from beam_tfr.dataset.tallies import format_count_table
 from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_colors import describe_all_colors
@@ -26,6 +27,7 @@ class Preview(Printable):
         plan: the splits with their images, shards and classes, exactly as in the conversion.
         listing: the result of listing the input.
         sample: the result of converting a sample.
+        examples: an item in the sample of each of the first three splits, as it was read.
         num_bytes: size of the dataset's shards in bytes.
         rejects: reason -> number of rejects; rejects found by the listing are counted exactly.
         seconds: time to convert on this machine; None if no images are converted.
@@ -39,6 +41,7 @@ class Preview(Printable):
     plan: Plan
     listing: Listing
     sample: ConvertedSample
+    examples: list[ReadItem]
     num_bytes: float
     rejects: Mapping[str, float]
     seconds: float | None
@@ -70,6 +73,7 @@ class Preview(Printable):
             "splits": splits,
             "columns": self.plan.options.get("feature_columns", {}),
             "sample": sample,
+            "examples": [item.as_json() for item in self.examples],
             "num_bytes": self.num_bytes,
             "rejects": self.rejects,
             "seconds": self.seconds,
@@ -115,6 +119,8 @@ class Preview(Printable):
 
     def _describe_records(self) -> Iterator[tuple[str, str]]:
         """Yields lines about the records in the sample."""
+        for item in self.examples:
+            yield "example", item.describe()
         for name, kind in self.plan.options.get("feature_columns", {}).items():
             yield "column", f"{name} {kind}"
         for kind, number in sorted(self.sample.adjusted.items()):

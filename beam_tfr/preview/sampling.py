@@ -31,7 +31,7 @@ from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.options import ConvertOptions
 from beam_tfr.output.known import read_sources
 from beam_tfr.pipeline import Convert
-from beam_tfr.planning.survey import Survey
+from beam_tfr.planning.survey import Survey, order_key
 from beam_tfr.records.examples import parse_example
 from beam_tfr.records.repeats import RepeatedKeys
 from beam_tfr.records.shard_file import gzip_level
@@ -232,6 +232,20 @@ class RemovedImages:
                 yield ref
 
 
+class FirstRecord(NamedTuple):
+    """The first record of a split, so far.
+
+    Attributes:
+        order: its `order_key`.
+        ref: its reference.
+        serialized: the record.
+    """
+
+    order: bytes
+    ref: ImageRef
+    serialized: bytes
+
+
 @dataclasses.dataclass
 class ConvertedSample:
     """The result of converting a sample.
@@ -253,6 +267,7 @@ class ConvertedSample:
         palettes: the palettes of masks, as `add_palette` keeps them.
         sources: the sources of the records; empty if no files are read.
         images: the records, if they are images.
+        first: split -> its first record in the order of the dataset.
     """
 
     sizes: dict[str, int | None] = dataclasses.field(default_factory=dict, repr=False)
@@ -271,6 +286,7 @@ class ConvertedSample:
     palettes: list[Palette] = dataclasses.field(default_factory=list, repr=False)
     sources: list[SourceHashes] = dataclasses.field(default_factory=list, repr=False)
     images: list[SampledImage] = dataclasses.field(default_factory=list, repr=False)
+    first: dict[str, FirstRecord] = dataclasses.field(default_factory=dict, repr=False)
 
     def add_reject(self, ref: ImageRef, error: RejectError) -> None:
         """Counts a rejected file."""
@@ -300,6 +316,12 @@ class ConvertedSample:
             self.adjusted.update(record.image.adjusted)
             if record.image.palette:
                 add_palette(self.palettes, record.image.palette)
+
+    def note_first(self, ref: ImageRef, record: Record, order: bytes) -> None:
+        """Keeps a record if it comes before the others of its split."""
+        first = self.first.get(ref.split)
+        if first is None or order < first.order:
+            self.first[ref.split] = FirstRecord(order, ref, record.serialized)
 
 
 def convert_sample(
@@ -338,6 +360,7 @@ def convert_sample(
             sample.num_bytes += len(shard.compress(record.serialized))
             sample.cpu_s += time.thread_time() - cpu_began_s
             sample.add_record(ref, record, _sha256_of(record, names))
+            sample.note_first(ref, record, order_key(options.seed, ref.key))
             if features.is_counted:
                 columns = parse_example(ref.columns or b"")
                 features.count(counts, parse_example(record.serialized), columns)

@@ -21,6 +21,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.encoded_ref import open_split
 from beam_tfr.schema.feature_names import BAD_BOXES
 from beam_tfr.schema.items import ImageRef
+from beam_tfr.schema.value_places import SHARES
 from beam_tfr.tables.base import describe_values, name_row
 from beam_tfr.tables.formats import split_suffix
 from beam_tfr.tables.image_names import ImageFinder
@@ -118,6 +119,11 @@ class Role(abc.ABC):
 
     column: str = ""
 
+    @property
+    def place(self) -> str:
+        """Where the values come from, for the summary; may be empty."""
+        return f"column {self.column}" if self.column else ""
+
     @abc.abstractmethod
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         """Returns the reference, updated with the row's cell in the column.
@@ -213,6 +219,10 @@ class SharesRole(Role):
 
     splits: Mapping[str, Fraction]
 
+    @property
+    def place(self) -> str:
+        return SHARES
+
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         group = read_single_name(row.cells[self.column]) if self.column else ref.key
         return ref._replace(split=choose_split(group, self.splits))
@@ -224,6 +234,10 @@ class OpenSplitRole(Role):
 
     The column holds groups of rows; each group stays in one split.
     """
+
+    @property
+    def place(self) -> str:
+        return SHARES
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         group = read_single_name(row.cells[self.column]) if self.column else ""
@@ -254,6 +268,10 @@ class PlaceRole(Role):
 
     export_splits: frozenset[str] = frozenset()
 
+    @property
+    def place(self) -> str:
+        return "table"
+
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         return ref._replace(split=split_of_place(row.name, self.export_splits))
 
@@ -261,6 +279,10 @@ class PlaceRole(Role):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSetRole(Role):
     """The split of the list that names the image of a table with a single image."""
+
+    @property
+    def place(self) -> str:
+        return "list"
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
         image_sets = read_image_sets(folder_of(row.path))

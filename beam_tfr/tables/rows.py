@@ -12,7 +12,7 @@ from beam_tfr.features.boxes import Boxes
 from beam_tfr.features.cells import FractionError
 from beam_tfr.features.companions import Companion
 from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
-from beam_tfr.options.implied import KNOWN
+from beam_tfr.options.implied import KNOWN, is_annotated
 from beam_tfr.options.tabular import TableOptions
 from beam_tfr.records.examples import parse_example
 from beam_tfr.schema.dataset import NO_SPLIT
@@ -20,6 +20,7 @@ from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.pair_paths import fill_path
 from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.value_places import ValuePlaces
 from beam_tfr.tables import roles
 from beam_tfr.tables.base import BadRow, DamagedTableError, RowReader, name_row
 from beam_tfr.tables.formats import split_suffix
@@ -95,6 +96,16 @@ class Tables:
     def key_column(self) -> str:
         """The column that the keys of rows come from; empty if keys are made from row numbers."""
         return self.options.uri_column or self.options.key_column
+
+    @property
+    def places(self) -> ValuePlaces:
+        """Where classes and splits come from; the columns of annotations have no names."""
+        role = self._split_role()
+        label = self.options.label_column
+        if is_annotated(self.files[0]):
+            is_in_table = isinstance(role, roles.SplitRole)
+            return ValuePlaces(split="table" if is_in_table else role.place)
+        return ValuePlaces(f"column {label}" if label else "", role.place)
 
     def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
         """Returns the splits that folders are named after, unless used or reported already.
