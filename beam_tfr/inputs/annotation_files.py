@@ -19,7 +19,7 @@ from beam_tfr.inputs.annotation_content import (
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions, names_any_image
-from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.spelling import spell_option
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from beam_tfr import storage
 from beam_tfr.inputs.first_names import FirstNames
-from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.schema.extensions import has_image_name
 
 _MOST_LISTED = 1_000  # files and folders

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.console.terminal import counted
-from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, Layout, parse_layout
 from beam_tfr.layouts.split_names import (
     are_different,

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from beam_tfr.layouts.mask_folders import IMAGES
 from beam_tfr.layouts.misread_folders import read_folders
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.layouts.split_levels import share_names
 from beam_tfr.layouts.split_names import find_split_folders
 from beam_tfr.schema.differences import join_names
@@ -19,12 +19,14 @@ def describe_class_levels(layout: str, folders: Collection[str]) -> str:
         layout: the layout that is used.
         folders: image folders that the layout reads correctly.
     """
-    classes = _find_classes(layout, folders)
+    classes = sorted(find_values(layout, folders, "label") - {""})
     others = []
     for other in _list_other_layouts(layout, folders):
-        other_classes = _find_classes(other, folders)
-        if _may_be_classes(other_classes):
-            others.append(f"{spell_option('layout', other)} for {join_names(other_classes)}")
+        other_classes = find_values(other, folders, "label") - {""}
+        if may_be_classes(other_classes):
+            others.append(
+                f"{spell_option('layout', other)} for {join_names(sorted(other_classes))}"
+            )
     if len(classes) > 1 and _are_apart(layout, folders):
         without_classes = layout.replace("/{label}/**", "/**").replace("{label}", "*")
         others.append(
@@ -41,9 +43,7 @@ def _list_other_layouts(layout: str, folders: Collection[str]) -> Iterator[str]:
     """Yields the layouts that read classes one level higher or lower."""
     if "{label}" not in layout and layout.startswith("*/{split}/**"):
         yield layout.replace("*/{split}/**", "{label}/{split}/**")  # cat/test/images/1.jpg
-    start, is_inside, end = layout.partition("/*/{label}/")
-    if is_inside:
-        yield f"{start}/{{label}}/{end if end == '**' else f'*/{end}'}"
+    yield from filter(None, [move_label_up(layout)])
     start, is_deep, _ = layout.partition("/{label}/**")
     inner_layout = f"{start}/*/{{label}}/*"
     if is_deep and _are_apart(inner_layout, folders):
@@ -52,17 +52,29 @@ def _list_other_layouts(layout: str, folders: Collection[str]) -> Iterator[str]:
             yield inner_layout  # test/archery/video7/1.jpg
 
 
-def _may_be_classes(names: Collection[str]) -> bool:
-    """Whether there are several names, and none is that of a split or of an image folder."""
-    return (
-        len(names) > 1 and not find_split_folders(names) and not any(map(IMAGES.fullmatch, names))
-    )
+def move_label_up(layout: str) -> str:
+    """Returns the layout for classes one level higher; empty if there is none."""
+    if layout.startswith("{label}/*/"):
+        return f"{{label}}/*/{layout.removeprefix('{label}/')}"
+    start, is_inside, end = layout.partition("/*/{label}/")
+    if not is_inside:
+        return ""
+    return f"{start}/{{label}}/{end if end == '**' else f'*/{end}'}"
 
 
-def _find_classes(layout: str, folders: Iterable[str]) -> list[str]:
-    """Returns the classes that a layout reads, sorted."""
-    values_of = read_folders(folders, layout)
-    return sorted({values["label"] for values in values_of.values() if "label" in values})
+def find_values(layout: str, folders: Iterable[str], name: str) -> set[str]:
+    """Returns the labels or splits that a layout reads; an empty string stands for none."""
+    return {values.get(name, "") for values in read_folders(folders, layout).values()}
+
+
+def may_be_classes(names: Collection[str]) -> bool:
+    """Whether there are several names, all of which may be those of classes.
+
+    Names of splits and image folders may not, and neither may an empty string.
+    """
+    if len(names) < 2 or "" in names or find_split_folders(names):
+        return False
+    return not any(map(IMAGES.fullmatch, names))
 
 
 def _read_splits(layout: str, folders: Iterable[str]) -> list[str]:

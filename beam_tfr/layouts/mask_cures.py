@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from beam_tfr.layouts.class_levels import find_values, may_be_classes, move_label_up
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.layouts.split_names import find_split_folders
 from beam_tfr.schema.differences import join_names, join_texts
@@ -53,16 +54,16 @@ class MaskCure(NamedTuple):
         """
         if not self.layout.endswith("/*"):
             return self  # the names of files decide
-        keys = self._list_keys(folders)
-        outer_layout = _move_label_up(self.layout)
-        if outer_layout and _may_be_classes(_read_values(outer_layout, keys, "label")):
+        paired = self._list_paired(folders)
+        outer_layout = move_label_up(self.layout)
+        if outer_layout and may_be_classes(find_values(outer_layout, paired, "label")):
             return self._replace(layout=outer_layout)
         if "{split}" not in self.layout:
             return self
         deep_layout = parse_layout(re.sub(r"(/\*)+$", "/**", self.layout))
         deep_layouts = [str(deep_layout.below(level)) for level in range(_MOST_LEVELS)]
         for layout in [self.layout, *deep_layouts]:
-            splits = _read_values(layout, keys, "split")
+            splits = find_values(layout, paired, "split")
             if find_split_folders(splits).keys() == splits:
                 return self._replace(layout=layout)
         return self
@@ -76,18 +77,18 @@ class MaskCure(NamedTuple):
         inner_layout = self.layout.replace("{label}/*/*/*", "*/{label}/*/*").removeprefix("*/")
         if inner_layout == self.layout:
             return ""
-        keys = self._list_keys(folders)
-        classes = sorted(_read_values(self.layout, keys, "label"))
-        inner_classes = sorted(_read_values(inner_layout, keys, "label"))
+        paired = self._list_paired(folders)
+        classes = sorted(find_values(self.layout, paired, "label"))
+        inner_classes = sorted(find_values(inner_layout, paired, "label"))
         return (
             f", with the classes {join_names(classes)}; if the classes are "
             f"{join_names(inner_classes)} instead, use {spell_option('layout', inner_layout)}"
         )
 
-    def _list_keys(self, folders: Iterable[str]) -> list[str]:
-        """Returns the key of an image in each folder that has masks."""
+    def _list_paired(self, folders: Iterable[str]) -> list[str]:
+        """Returns the folders that have masks, relative to the input."""
         mask_of = self._find_masks(sorted({*folders}))
-        return [posixpath.join(folder, "1").removeprefix(self._start) for folder in mask_of]
+        return [f"{folder}/".removeprefix(self._start).rstrip("/") for folder in mask_of]
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
         """Explains what happens to images without masks or in other folders, if there are any.
@@ -178,22 +179,3 @@ class MaskCure(NamedTuple):
                 yield pattern_below(folder.removeprefix(self._start), "/*")
             else:
                 yield pattern_below(name, "/*", "**/")
-
-
-def _move_label_up(layout: str) -> str:
-    """Returns the layout for classes one level higher; empty if there is none."""
-    if layout.startswith("{label}/*/"):
-        return layout.replace("{label}/", "{label}/*/")
-    start, is_inside, end = layout.partition("/*/{label}/")
-    return f"{start}/{{label}}/*/{end}" if is_inside else ""
-
-
-def _read_values(layout: str, keys: Iterable[str], name: str) -> set[str]:
-    """Returns the labels or splits that a layout reads; empty text stands for rejected keys."""
-    parsed_layout = parse_layout(layout)
-    return {(parsed_layout.parse_key(key) or {}).get(name, "") for key in keys}
-
-
-def _may_be_classes(names: set[str]) -> bool:
-    """Whether there are several names, none of which is empty or that of a split."""
-    return len(names) > 1 and "" not in names and not find_split_folders(names)

@@ -18,7 +18,7 @@ from beam_tfr.layouts.mask_paths import (
     have_scattered_masks,
     last_separator,
 )
-from beam_tfr.layouts.name_pattern import NamePattern
+from beam_tfr.layouts.name_pattern import IMAGES, NamePattern
 from beam_tfr.layouts.named_classes import are_all_named, find_named_layout
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT
 from beam_tfr.layouts.split_names import are_different, split_of_folder
@@ -33,12 +33,6 @@ from beam_tfr.schema.differences import common_start
 from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 
-# Names of image folders.
-IMAGES = NamePattern(
-    r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
-    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right|dir))?"
-    r"|(?:part|batch|chunk)[-_ ]?[0-9]+)"
-)
 _MASK_WORDS = (
     r"(?:(?:masks?|labels?|anno(?:t(?:ation)?)?s?|(?<![A-Za-z])anns?|segmentations?"
     r"|segmentation(?:class|object)[a-z]*|seg(?=[-_ ]?dir)|targets|binary"

@@ -1,10 +1,11 @@
 """Finds folders that a layout misreads, and options that fix the problem."""
 
 import collections
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.layouts.parsing import SPLIT_RULE, is_split_name, parse_layout
 from beam_tfr.layouts.split_names import find_split_folders, splits_within
 from beam_tfr.schema.differences import join_names
@@ -20,7 +21,10 @@ def read_folders(folders: Iterable[str], layout: str) -> dict[str, Mapping[str, 
     Folders are sorted; values are empty for a folder whose images the layout rejects.
     """
     parsed_layout = parse_layout(layout)
-    return {folder: parsed_layout.parse_key(f"{folder}/1") or {} for folder in sorted(folders)}
+    return {
+        folder: parsed_layout.parse_key(posixpath.join(folder, "1")) or {}
+        for folder in sorted(folders)
+    }
 
 
 def describe_misnamed(folders: Iterable[str], layout: str) -> str:

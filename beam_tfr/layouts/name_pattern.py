@@ -19,3 +19,11 @@ class NamePattern:
         if len(name) > MOST_CHARACTERS:
             return None
         return self._pattern.fullmatch(name)
+
+
+# Names of image folders.
+IMAGES = NamePattern(
+    r"(?i)(?:.*[-_ ])?(?:(?:images?|imgs?|photos?|pictures?|(?:jpe?g|png)images|rgb|leftimg8bit"
+    r"|stillsraw(?:_full)?)(?:[-_ ]?(?:[0-9]+|png|jpe?g|left|right|dir))?"
+    r"|(?:part|batch|chunk)[-_ ]?[0-9]+)"
+)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from beam_tfr.layouts.class_folders import are_parts, find_last_names
-from beam_tfr.layouts.mask_folders import IMAGES
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.layouts.parsing import DEFAULT_LAYOUT, parse_layout
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_tfr import storage
-from beam_tfr.layouts.mask_folders import IMAGES, is_of_masks
+from beam_tfr.layouts.mask_folders import is_of_masks
+from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.extensions import has_image_name, is_junk
 from beam_tfr.tables.lost_images import (
