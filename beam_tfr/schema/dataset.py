@@ -93,6 +93,11 @@ ADJUSTMENTS: dict[str, str] = {
     "rotated": "rotated or mirrored according to EXIF",
     "first-frame": "only the first of several frames or pages was used",
     "alpha-composited": "transparent pixels were blended with --background",
+    "alpha-doubtful": (
+        "TIFFs whose fourth band is marked as transparency, but most pixels are neither opaque nor "
+        "transparent: it may be near infrared, which GDAL marks like this; in Python, "
+        "`tifffile.imwrite(NEW, tifffile.imread(FILE)[..., :3])` leaves the band out"
+    ),
     "band-left-out": (
         "TIFFs with RGB and a fourth band, such as near infrared, which was left out because no "
         "tag marks it as transparency"

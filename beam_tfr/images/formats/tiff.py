@@ -19,7 +19,7 @@ from beam_tfr.images.blocks import row_blocks
 from beam_tfr.images.containers import tiff
 from beam_tfr.images.formats import by_opencv, by_pillow
 from beam_tfr.images.formats.depth import ALPHA_BYTES, find_white
-from beam_tfr.images.source import LEAST_USED, Decoded, Size, Source
+from beam_tfr.images.source import LEAST_USED, Decoded, Pixels, Size, Source
 from beam_tfr.schema.errors import RejectError
 
 # Tags.
@@ -70,6 +70,7 @@ _DEEP_COMPRESSIONS = (1, 5, 8, 32773, 32946)  # none, LZW, deflate, PackBits, ol
 _SMALL_PART = 4 << 20  # bytes of a strip or tile that do not count
 _MAX_SAMPLES = 1024
 _LEFT_OUT = ("band-left-out",)  # in `Decoded.adjusted`
+_DOUBTFUL = ("alpha-doubtful",)  # likewise
 _NEARLY_WHITE = ("nearly-white",)  # likewise
 _START_OF_SCAN = b"\xff\xda"  # occurs nowhere else in JPEG data
 
@@ -315,6 +316,8 @@ def _decode_plain(image: ImageFile.ImageFile, page: _Page) -> Decoded:
     if page.has_unknown_band:  # without a tag, Pillow treats it as alpha
         decoded.alpha = None
         decoded.adjusted = _LEFT_OUT
+    elif _is_doubtful(decoded.alpha, page):
+        decoded.adjusted = _DOUBTFUL
     return decoded
 
 
@@ -345,7 +348,20 @@ def _decode_deep(page: _Page) -> Decoded:
         decoded.pixels = 255 - decoded.pixels
     if page.has_unknown_band:
         decoded.adjusted = _LEFT_OUT
+    elif _is_doubtful(decoded.alpha, page):
+        decoded.adjusted = _DOUBTFUL
     return decoded
+
+
+def _is_doubtful(alpha: Pixels | None, page: _Page) -> bool:
+    """Whether a fourth band is hardly transparency: most pixels are neither opaque nor clear."""
+    if alpha is None or page.samples != 4 or page.get(_EXTRA) != _UNASSOCIATED:
+        return False
+    between = 0
+    for rows in row_blocks(*alpha.shape):
+        block = alpha[rows]
+        between += int(np.count_nonzero((block > 0) & (block < 255)))
+    return 2 * between > alpha.size
 
 
 def _undo_association(samples: NDArray[Any]) -> None:
