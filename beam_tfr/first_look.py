@@ -31,6 +31,7 @@ from beam_tfr.layouts.class_folders import (
     describe_no_classes,
     find_deep_folders,
 )
+from beam_tfr.layouts.copy_folders import describe_copy_folders
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.group_names import describe_groups
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
@@ -134,6 +135,7 @@ def early_warnings(
     marked = masks.describe(in_archives=source.has_archives, given_pairs=source.pairs)
     marked = marked or describe_pairs_in_folders(look)
     labels = [*describe_labels(look, skipped.annotations)]
+    copies = describe_copies(look)
     folders = collections.Counter[str]()
     empty = ""
     if look.files.are_all:
@@ -141,7 +143,7 @@ def early_warnings(
         skipped.empty.fill(paths)
         empty = skipped.empty.describe()
         unused = describe_unused(exclude, skipped.used_exclusions, source.root)
-        notes = [*unused, *filter(None, [*labels, marked])]
+        notes = [*unused, *filter(None, [*labels, marked, copies])]
         check_folders(source, folders, keys, shares_option=shares_option, notes=notes)
     warnings = (
         empty,
@@ -150,6 +152,7 @@ def early_warnings(
         *labels,
         marked,
         describe_twins(keys),
+        copies,
         describe_no_classes(keys) if source.has_default_layout else "",
         *describe_folders(source, folders),
         *describe_strays(look),
@@ -197,6 +200,14 @@ def describe_pairs_in_folders(look: FirstLook) -> str:
         return ""
     keys = [path.removeprefix(source.root) for path in look.files.paths]
     return describe_pair_names(keys, in_archives=source.has_archives)
+
+
+def describe_copies(look: FirstLook) -> str:
+    """Returns a message about folders with copies of other images; empty without any."""
+    source = look.source
+    if not isinstance(source.origin, Labeler):
+        return ""
+    return describe_copy_folders([path.removeprefix(source.root) for path in look.files.paths])
 
 
 def describe_lists(look: FirstLook) -> Iterator[str]:

@@ -28,6 +28,7 @@ from beam_tfr.layouts.class_folders import (
     find_deep_folders,
 )
 from beam_tfr.layouts.class_names import describe_class_names
+from beam_tfr.layouts.copy_folders import describe_copy_folders
 from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_folders
@@ -898,6 +899,9 @@ def test_folders_of_masks_without_classes_are_told(given: list[str], cure: str) 
     assert bool(text) == bool(cure)
 
 
+KINDS = ("images", "masks")
+
+
 def two_files(*folders: str) -> dict[str, list[str]]:
     return {folder: ["1.png", "2.png"] for folder in folders}
 
@@ -957,6 +961,15 @@ def two_files(*folders: str) -> dict[str, list[str]]:
             ),  # of CO3D
             "--layout '{label}/*/*/*' converts both together, with the classes apple, car; if the "
             "classes are 1_9, 2_8, 3_7 instead, use --layout '{label}/*/*'",
+        ),
+        (
+            two_files(*(f"car/{name}/{kind}" for name in ("1_9", "2_8") for kind in KINDS)),
+            "--layout '{label}/*/*' converts both together, with the classes 1_9, 2_8; if the "
+            "class is car instead, use --layout '{label}/*/*/*'",
+        ),
+        (
+            two_files(*(f"data/{name}/{kind}" for name in ("cat", "dog") for kind in KINDS)),
+            "--layout '{label}/*/*' converts both together",
         ),
         (
             two_files(
@@ -1393,3 +1406,49 @@ def test_deep_folders_of_masks_are_found_in_little_memory() -> None:
     tracemalloc.stop()
     assert "look like images and their masks" in text
     assert peak < 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("originals", "copies", "folders"),
+    [
+        (["cat/1.jpg", "cat/2.jpg"], ["cat/thumbs/1.jpg", "cat/thumbs/2.jpg"], ["thumbs"]),
+        (["cat/1.png", "dog/1.png"], ["Thumbnails/cat/1.jpg", "x/y.jpg"], ["Thumbnails"]),
+        (["images/cat/1.jpg"], ["augmented/cat/1.jpg"], ["augmented"]),
+        (["1.jpg", "2.jpg"], ["thumbs_64/1.jpg", "aug/2.jpg"], ["aug", "thumbs_64"]),
+        (["cat/1.jpg"], ["cat/small/1.jpg"], []),
+        (["cat/1.jpg", "cat/2.jpg"], ["thumb/7.jpg", "cat/aug/8.jpg", "cat/aug/1.jpg"], []),
+        (["cat/1.jpg"], ["august/cat/1.jpg", "thumbs.jpg"], []),
+    ],
+)
+def test_folders_of_copies_are_told(
+    originals: Sequence[str], copies: Sequence[str], folders: Sequence[str]
+) -> None:
+    text = describe_copy_folders([*copies, *originals])
+    assert bool(text) == bool(folders)
+    if folders:
+        patterns = " ".join(f"'**/{name}/**'" for name in folders)
+        assert f"--exclude {patterns} leaves out the copies" in spell_as_flags(text)
+
+
+def test_the_cure_of_copies_leaves_out_copies_alone(tmp_path: Path) -> None:
+    for key in ("cat/1.jpg", "dog/2.jpg", "thumbs/cat/1.jpg", "thumbs/dog/2.jpg"):
+        (tmp_path / "in" / key).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(next(Path(SAMPLE).rglob("*.jpg")), tmp_path / "in" / key)
+    options = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    previewed = str(beam_tfr.plan(**options))
+    line = next(line for line in previewed.splitlines() if "copies of others, such as" in line)
+    assert "such as thumbs/cat/1.jpg of cat/1.jpg" in line
+    assert "`exclude='**/thumbs/**'` leaves out the copies" in line
+    kept = str(beam_tfr.plan(**options, exclude=("**/thumbs/**",)))
+    assert "copies of others, such as thumbs" not in kept
+    assert re.search(r"matched +2 +2\n", kept)
+
+
+def test_a_version_may_follow_a_split() -> None:
+    """As in ISIC 2017."""
+    names = ["I-2017_Test_v2_Data", "I-2017_Training_Data", "I-2017_Validation_Data"]
+    with pytest.raises(UsageError) as error:
+        check_split_folders(dict.fromkeys(names, 3), "")
+    text = spell_as_flags(str(error.value))
+    assert "use --layout 'I-2017_{split}/*', or --layout '{label}/*' to ignore them" in text
+    assert "leaves them out" not in text

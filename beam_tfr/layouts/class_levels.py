@@ -67,12 +67,12 @@ def find_values(layout: str, folders: Iterable[str], name: str) -> set[str]:
     return {values.get(name, "") for values in read_folders(folders, layout).values()}
 
 
-def may_be_classes(names: Collection[str]) -> bool:
-    """Whether there are several names, all of which may be those of classes.
+def may_be_classes(names: Collection[str], least: int = 2) -> bool:
+    """Whether there are enough names, all of which may be those of classes.
 
     Names of splits and image folders may not, and neither may an empty string.
     """
-    if len(names) < 2 or "" in names or find_split_folders(names):
+    if len(names) < least or "" in names or find_split_folders(names):
         return False
     return not any(map(IMAGES.fullmatch, names))
 

@@ -15,6 +15,7 @@ from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.wildcards import pattern_below
 
 _OPTIONAL = "[optional]"
+_DIGIT = re.compile("[0-9]")
 _MOST_FILES = 900  # in a folder, if all of its names are known
 NamesIn = Callable[[str], Sequence[str]]  # folder -> the names of its files, if known
 _MOST_LEVELS = 4  # of folders around those of splits
@@ -68,21 +69,29 @@ class MaskCure(NamedTuple):
                 return self._replace(layout=layout)
         return self
 
-    def describe_inner_classes(self, folders: Iterable[str]) -> str:
-        """Names the layout for classes one level lower, or returns an empty string.
+    def describe_other_classes(self, folders: Iterable[str]) -> str:
+        """Names the layout for classes at another level, or returns an empty string.
+
+        These are classes one level lower, or a single class one level higher if the classes are
+        numbered, as sequences of a class are.
 
         Args:
             folders: all folders, relative to the folder that all images share.
         """
-        inner_layout = self.layout.replace("{label}/*/*/*", "*/{label}/*/*").removeprefix("*/")
-        if inner_layout == self.layout:
-            return ""
         paired = self._list_paired(folders)
-        classes = sorted(find_values(self.layout, paired, "label"))
-        inner_classes = sorted(find_values(inner_layout, paired, "label"))
+        classes = find_values(self.layout, paired, "label")
+        other_layout = self.layout.replace("{label}/*/*/*", "*/{label}/*/*").removeprefix("*/")
+        if other_layout == self.layout:
+            other_layout = move_label_up(self.layout)
+            if not other_layout or not all(map(_DIGIT.search, classes)):
+                return ""
+        others = find_values(other_layout, paired, "label")
+        if not may_be_classes(others, least=1):
+            return ""
+        are = "class is" if len(others) == 1 else "classes are"
         return (
-            f", with the classes {join_names(classes)}; if the classes are "
-            f"{join_names(inner_classes)} instead, use {spell_option('layout', inner_layout)}"
+            f", with the classes {join_names(sorted(classes))}; if the {are} "
+            f"{join_names(sorted(others))} instead, use {spell_option('layout', other_layout)}"
         )
 
     def _list_paired(self, folders: Iterable[str]) -> list[str]:

@@ -138,7 +138,7 @@ class MaskFolders(NamedTuple):
         form = "" if is_png else self._require_pngs(extension, cure)
         if in_archives:
             form += ", once archives are unpacked"
-        form += cure.describe_inner_classes(all_folders)
+        form += cure.describe_other_classes(all_folders)
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
         misfits = cure.describe_misfits(all_folders, names_in)
         return (

@@ -13,7 +13,8 @@ from beam_tfr.layouts.parsing import is_split_name
 DEFAULT_SPLIT = "train"
 _WORD = "(train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|eval(?:uation)?|holdout)"
 _SPLIT = re.compile(_WORD, re.IGNORECASE)
-_FOLDER = re.compile(rf"{_WORD}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
+_VERSION = "(?:[-_ ]v[0-9]+)?"  # as in ISIC-2017_Test_v2_Data
+_FOLDER = re.compile(rf"{_WORD}{_VERSION}(?:[-_ ]?(?:set|data|images))?[-_ ]?[0-9]*", re.IGNORECASE)
 _WORD_AND_END = re.compile(rf"{_WORD}([-_ ](?:set|data|images))", re.IGNORECASE)
 # A longer name that ends in a split: seg_train.
 _LONGER_FOLDER = re.compile(rf"(.+[-_ .]){_FOLDER.pattern}", re.IGNORECASE | re.DOTALL)
