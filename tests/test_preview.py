@@ -312,4 +312,4 @@ def test_a_wrong_image_root_is_the_cure_that_is_named(beam_tfr: Command, tmp_pat
     assert (run.code, run.out) == (1, "")
     assert "None of the 2 files tried first can be read: " in run.err
     assert " or correct the folder that a table, --image_root or --pair names. " in run.err
-    assert run.err.endswith("paths are looked up there without their first folders\n")
+    assert "looked up there without their first folders; none of the first 2 images" in run.err

@@ -132,7 +132,7 @@ def test_lists_of_classes_in_csv(tmp_path: Path, wrap: Any) -> None:
         (["Audi A4 Sedan 2012", "Audi A5 Coupe 2012", "BMW Z4 2012"], ""),
         (["the dog runs to the cat", "a cat", "cat a", "dog a"], ""),  # captions
         (["1,5", "2", "3,25"], ""),
-        (["Mass|Nodule", "Mass"], ""),
+        (["Mass|Nodule", "Mass"], "|"),
         (["hot dog", "dog"], ""),
         (["red apple", "red pear", "green apple", "green pear"], ""),
         (["Paris, Texas", "Paris, France", "Austin, Texas"], ""),
@@ -248,3 +248,15 @@ def test_empty_and_repeated_parts_count_for_nothing(
     content = find_content(options)
     first, _ = open_tables(content).read(str(path))
     assert (first.reason, first.labels) == ("" if labels else "bad-value", labels)
+
+
+@pytest.mark.parametrize("separator", ["|", ";"])
+def test_a_part_that_is_a_class_of_its_own_is_told(separator: str) -> None:
+    compound = f"cat{separator}horse"
+    (line,) = warn_of_several_classes(OPTIONS, [compound, "cat", "dog"])
+    assert line == (
+        f"column 'class': '{compound}' is one class, but one of its parts is also a class of other "
+        f"rows: {spell_option('label_separator', separator)} splits such values into several"
+    )
+    assert not [*warn_of_several_classes(OPTIONS, [compound, "pony", "dog"])]
+    assert not [*warn_of_several_classes(OPTIONS, ["crane, bird", "crane", "dog"])]

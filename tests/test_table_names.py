@@ -214,6 +214,38 @@ def test_words_for_missing_values_are_told(tmp_path: Path) -> None:
     path.write_text("path,class\n1.jpg,cat\n2.jpg,nan\n3.jpg,None\n4.jpg,<NA>\n")
     (warning,) = opened(path, label_column="class").warnings
     assert "'class': <NA>, None, nan become classes" in warning
+    assert warning.endswith("or give `na_values='<NA>' None nan`")
+    assert not opened(path, label_column="class", na_values=("<NA>", "None", "nan")).warnings
+
+
+@pytest.mark.parametrize("mark", ["?", "-"])
+def test_marks_for_missing_values_are_told(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"path,class\n1.jpg,cat\n2.jpg,{mark}\n3.jpg,-5\n4.jpg,why?\n")
+    (warning,) = opened(path, label_column="class").warnings
+    assert f"column 'class': {mark} becomes a class" in warning
+    assert not opened(path, label_column="class", na_values=(mark,)).warnings
+
+
+def test_long_numbers_that_a_spreadsheet_has_shortened_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "path,class,patient\n"
+        "1.jpg,1.23457E+12,4.00001E+11\n"
+        "2.jpg,cat,4.00001E+11\n"
+        "3.jpg,1e5,1.5e+12\n"
+    )
+    shares = {"train": 0.5, "test": 0.5}
+    tables = opened(path, label_column="class", group_column="patient", splits=shares)
+    lines = [line for line in tables.warnings if "a spreadsheet" in line]
+    assert [line.partition(" is a long number")[0] for line in lines] == [
+        "column 'class': 1.23457E+12",
+        "column 'patient': 4.00001E+11",
+    ]
+    path.write_text("path,class\n1.23457E+12,cat\n1.23457E+12,dog\n")
+    tables = opened(path, label_column="class")
+    assert "1.23457E+12 is a long number without its last digits" in tables.missing
+    assert not any("a spreadsheet" in line for line in tables.warnings)
 
 
 @pytest.mark.parametrize("cell", [float("inf"), {"a": 1}, b"1", "a\0b"])

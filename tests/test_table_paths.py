@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +311,51 @@ def test_addresses_of_the_web_have_a_cure_that_finds_downloads(tmp_path: Path, i
     root = str(tmp_path / inner).rstrip("/")
     assert (f"`image_root={root}`" in missing) == bool(inner)
     assert [ref.reason for ref in read(tmp_path, *names, image_root=root)] == ["", ""]
+
+
+@pytest.mark.parametrize("inner", ["", "img/"])
+def test_codes_of_label_studio_have_a_cure_that_finds_originals(tmp_path: Path, inner: str) -> None:
+    cells = ["/data/upload/1/0a1b2c3d-cat.jpg", "/data/upload/1/ffffffff-a-b.jpg"]
+    (tmp_path / inner).mkdir(exist_ok=True)
+    for name in ("cat.jpg", "a-b.jpg"):
+        (tmp_path / inner / name).write_bytes(JPEG)
+    missing = opened(write_table(tmp_path / "t.jsonl", *cells)).missing
+    line = ".str.replace('^.*/[0-9a-f]{8}-', '', regex=True)"
+    assert f"table[NAME] = table[NAME]{line}" in missing
+    names = pandas.Series(cells).str.replace("^.*/[0-9a-f]{8}-", "", regex=True)
+    root = str(tmp_path / inner).rstrip("/")
+    assert (f"`image_root={root}`" in missing) == bool(inner)
+    assert [ref.reason for ref in read(tmp_path, *names, image_root=root)] == ["", ""]
+
+
+def test_a_plan_names_the_cure_if_no_file_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "cat.jpg").write_bytes(JPEG)
+    table = write_table(tmp_path / "t.jsonl", "/data/upload/1/0a1b2c3d-cat.jpg")
+    with pytest.raises(RunError, match=r"can be read.*Label Studio put a code before"):
+        beam_tfr.plan(table=str(table), output=str(tmp_path / "out"), uri_column="path")
+
+
+@pytest.mark.parametrize("folders", [("",), ("VG_100K/",), ("VG_100K/", "VG_100K_2/")])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_whole_number_is_a_name_without_extension(
+    tmp_path: Path, folders: Sequence[str], suffix: str
+) -> None:
+    """As `image_id` in Visual Genome, whose images are in two folders."""
+    keys = [f"{folders[number % len(folders)]}{number}.jpg" for number in range(4)]
+    for key in keys:
+        (tmp_path / key).parent.mkdir(exist_ok=True)
+        (tmp_path / key).write_bytes(JPEG)
+    table = pandas.DataFrame({"path": range(4)})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "jsonl":
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_parquet(path)
+    root = "" if len(folders) > 1 else str(tmp_path / folders[0])
+    tables = opened(path, image_root=root)
+    refs = [*tables.read(str(path))]
+    assert [f"{tables.root}{ref.key}" for ref in refs] == [f"{tmp_path}/{key}" for key in keys]
+    assert not any(ref.reason for ref in refs)
 
 
 def test_the_folder_of_most_paths_is_the_root(folder: Path) -> None:

@@ -210,7 +210,8 @@ _DOUBTS: tuple[tuple[Callable[[Sequence[str]], bool], str], ...] = (
     (_are_numbered, ", number included: remove the numbers if classes are named without them"),
     (
         _are_synsets,
-        ", all words included: keep only the first word of each line if that is the class",
+        ", all words included: keep only the first word of each line if that is the class; cut -d "
+        "' ' -f 1 FILE > classes.txt writes these words",
     ),
     (_are_rows, ", all cells included: keep only the cell with the class if there is one"),
     (_is_one_list, ": write each class on a line of its own if these are several"),

@@ -34,6 +34,7 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.first_look import (
     FirstLook,
     check_folders,
+    describe_copies,
     describe_folders,
     describe_labels,
     describe_lists,
@@ -81,7 +82,7 @@ from beam_tfr.schema import differences
 from beam_tfr.schema.dataset import sort_splits
 from beam_tfr.schema.encoded_ref import GROUP_MARK
 from beam_tfr.schema.encodings import IMAGE_ENCODINGS, noun_of
-from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
+from beam_tfr.schema.errors import BeamTfrError, DataError, RunError, UsageError
 from beam_tfr.schema.items import ImageRef
 from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.plan import Plan
@@ -251,7 +252,7 @@ def _list_input(
         survey.folders,
         [ref.key for ref in survey.sample_refs()],
         shares_option=options.shares_option,
-        notes=filter(None, itertools.chain(unused, labels, [marked])),
+        notes=filter(None, itertools.chain(unused, labels, [marked, describe_copies(look)])),
     )
     return listing
 
@@ -289,8 +290,8 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: 
     Images in the plan's sample are measured here only if the converted `sample` lacks them.
 
     Raises:
-        UsageError: the plan cannot be built; the message also mentions missing images and, if no
-            file matches the layout, labels next to the images.
+        RunError, UsageError: the plan cannot be built; the message also mentions missing images
+            and, if no file matches the layout, labels next to the images.
     """
     try:
         record_bytes, _ = measure_sample(
@@ -301,21 +302,19 @@ def _make_plan(survey: Survey, step: Convert, sample: ConvertedSample, listing: 
             known_sizes=sample.sizes,
         )
         return make_plan(survey, record_bytes, step.source.plan)
-    except UsageError as error:
+    except (RunError, UsageError) as error:
         notes = [step.source.missing]
         if not sample.tried:
             notes += describe_labels(FirstLook(step.source), listing.annotations)
-        raise UsageError("; ".join([str(error), *filter(None, notes)])) from None
+        raise type(error)("; ".join([str(error), *filter(None, notes)])) from None
 
 
 def _nothing_converted(source: Input, listing: Listing, sample: ConvertedSample) -> DataError:
     """Builds the error for a sample in which no file can be converted."""
     details = sample.details or listing.details
     reason, example = next(iter(details.items()))
-    missing = source.missing and f"; {source.missing}"
-    return DataError(
-        f"no file in the sample can be converted: {reason}, such as {example}{missing}"
-    )
+    problem = f"no file in the sample can be converted: {reason}, such as {example}"
+    return DataError("; ".join(filter(None, [problem, *source.notes, source.missing])))
 
 
 def _predict_outcome(
@@ -438,6 +437,7 @@ def _find_warnings(
         or describe_pairs_in_folders(look),
         *describe_folders(source, survey.folders),
         *describe_strays(look),
+        describe_copies(look),
         *describe_lists(look),
         *describe_unused(options.exclude, listing.used_exclusions, source.root),
     )

@@ -20,7 +20,7 @@ from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import UsageError
 from beam_tfr.schema.extensions import has_image_name, stem_of_image
 from beam_tfr.tables.part_folders import PartFolders
-from beam_tfr.tables.paths import list_other_paths, resolve_path
+from beam_tfr.tables.paths import list_other_paths, resolve_path, spell_number
 
 _MOST_NAMES = 500_000  # names in memory, about 300 bytes each
 _NAMES_OF_FOLDER = 10  # names that a folder counts as, in addition to those in it
@@ -116,6 +116,7 @@ class ImageFinder:
             ValueError: the cell is not a path, or may mean several images.
             UsageError: a folder cannot be listed.
         """
+        cell = spell_number(cell)
         if self._prefix:
             cell = drop_prefix(cell, self._prefix)
         path = resolve_path(cell, base)

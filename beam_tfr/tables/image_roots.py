@@ -45,7 +45,7 @@ from beam_tfr.tables.part_folders import (
     clear_names,
     find_part_folders,
 )
-from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path
+from beam_tfr.tables.paths import folder_of, is_absolute, read_path, resolve_path, spell_number
 from beam_tfr.tables.text_rows import Delimited, JsonLines
 from beam_tfr.tables.unlabelled import (
     describe_mostly_listed,
@@ -259,7 +259,7 @@ def paths_below_root(uris: Iterable[Any], roots: ImageRoots) -> list[str]:
     paths = []
     base = roots.base or roots.folder
     finder = ImageFinder(parts=roots.parts)
-    for uri in uris:
+    for uri in map(spell_number, uris):
         with contextlib.suppress(ValueError):  # its row becomes a reject
             if isinstance(uri, storage.Entry):
                 path = uri.path
@@ -335,7 +335,7 @@ def _uri_reader(uri_column: str, read: RowReader) -> Callable[[str], Iterator[An
     def read_uris(path: str) -> Iterator[Any]:
         with contextlib.suppress(DamagedTableError):  # reading the rows raises the same error
             for _, cells in skip_bad_rows(read(path, [uri_column], UNCOUNTED)):
-                yield cells[0]
+                yield spell_number(cells[0])
 
     return read_uris
 

@@ -4,6 +4,7 @@ import collections
 import itertools
 import os
 import posixpath
+import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from beam_tfr.tables.lost_images import (
 from beam_tfr.tables.lost_zeros import describe_lost_zeros
 from beam_tfr.tables.part_folders import MOST_NAMES
 from beam_tfr.tables.paths import folder_around, folder_of
+from beam_tfr.tables.shortened_numbers import describe_shortened
 
 _MOST_TABLES = 20  # tables whose images are looked up one by one
 _NAMES_OF_TABLE = (
@@ -36,6 +38,12 @@ _NAMES_OF_TABLE = (
 _NAMES_OF_COCO = (
     'jq \'.images[].file_name |= (gsub("\\\\\\\\"; "/") | split("/") | last)\' a.json > b.json'
 )
+# What Label Studio puts before the names of uploaded files.
+_UPLOADED = re.compile(r"^(?:.*/)?[0-9a-f]{8}-", re.DOTALL)
+_BARE_NAMES_OF_TABLE = (
+    "with pandas: table[NAME] = table[NAME].str.replace('^.*/[0-9a-f]{8}-', '', regex=True)"
+)
+_BARE_NAMES_OF_COCO = """jq '.images[].file_name |= sub("^.*/[0-9a-f]{8}-"; "")' a.json > b.json"""
 _FIRST_PATHS = 8  # paths that are checked for each of these tables
 # The number of a table, and the cell of an image in it.
 NumberedUri = tuple[int, Any]
@@ -61,10 +69,11 @@ def describe_missing(
             f"{missing}; they are in folders named like the tables' folders: "
             f"{spell_option('image_root', root)}"
         )
-    cured = _add_cure(missing, paths, base, of_one_table=len(content.files) == 1)
+    table = content.files[0]
+    cured = _add_cure(missing, table, paths, base, of_one_table=len(content.files) == 1)
     if cured != missing:
         return cured
-    names = _describe_names([path for _, path in paths], base, content.files[0])
+    names = _describe_names([path for _, path in paths], base, table)
     return f"{missing}; {names}" if names else missing
 
 
@@ -95,7 +104,7 @@ def warn_of_lost_tables(
         written = [WrittenPath(path, base) for _, path in members if isinstance(path, str)]
         missing = survey_paths(written[:_FIRST_PATHS]).missing
         if missing:
-            yield f"{table}: {_add_cure(missing, members, base, of_one_table=True)}"
+            yield f"{table}: {_add_cure(missing, table, members, base, of_one_table=True)}"
             return
 
 
@@ -142,18 +151,22 @@ def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[Number
     return ""
 
 
-def _add_cure(missing: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool) -> str:
+def _add_cure(
+    missing: str, table: str, paths: Sequence[NumberedUri], base: str, *, of_one_table: bool
+) -> str:
     """Returns the message about missing first images, with a fix if images are found elsewhere.
 
     Args:
         missing: the message so far.
+        table: the table that names them.
         paths: the first cells with images.
         base: the folder in which they are looked up.
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]
-    cure = describe_folders(texts, base)
+    cure = describe_shortened(texts) or describe_folders(texts, base)
     cure = cure or describe_lost_zeros(texts, base) or _describe_downloads(texts, base)
+    cure = cure or _describe_uploads(texts, base, table)
     if cure:
         return f"{missing}; {cure}"
     shorter = drop_shared_folders(texts)
@@ -175,23 +188,50 @@ def _describe_downloads(texts: Sequence[str], base: str) -> str:
     """
     addresses = [text for text in texts if WEB_ADDRESS.match(text)]
     names = [posixpath.basename(urllib.parse.urlsplit(text).path) for text in addresses]
-    if len(addresses) < len(texts) or not any(names):
+    if len(addresses) < len(texts):
         return ""
+    return _describe_renamed(
+        names,
+        base,
+        "files were downloaded under their own names, write these names; with pandas: table[NAME] "
+        "= table[NAME].str.split('?').str[0].str.rsplit('/', n=1).str[1]",
+    )
+
+
+def _describe_uploads(texts: Sequence[str], base: str, table: str) -> str:
+    """Says what to do if Label Studio has renamed the files, or returns an empty string.
+
+    Args:
+        texts: the first paths in a table.
+        base: the folder in which the files are looked up.
+        table: the table.
+    """
+    names = [_UPLOADED.sub("", text) for text in texts]
+    if any(name == text for name, text in zip(names, texts, strict=True)):
+        return ""
+    command = _BARE_NAMES_OF_COCO if table.endswith(".json") else _BARE_NAMES_OF_TABLE
+    return _describe_renamed(
+        names,
+        base,
+        f"Label Studio put a code before their names, write names without it; {command}",
+    )
+
+
+def _describe_renamed(names: Sequence[str], base: str, cure: str) -> str:
+    """Returns the message about files with other names, or an empty string if most do not exist.
+
+    Args:
+        names: the names that files may have; may be empty.
+        base: the folder in which the files are looked up.
+        cure: the reason for the other names, and what to do.
+    """
     files_of = find_files([*filter(None, names)], base)
     if 2 * len(files_of) <= len(names):
         return ""
     roots = list_complete_roots(files_of)
     files = next(iter(files_of.values()))
-    root = (
-        f" and {spell_option('image_root', roots[0].rstrip('/'))}"
-        if roots and roots[0] != base
-        else ""
-    )
-    return (
-        f"there is {min(files.values())}: if files were downloaded under their own names, write "
-        "these names; with pandas: table[NAME] = table[NAME].str.split('?').str[0]"
-        f".str.rsplit('/', n=1).str[1]{root}"
-    )
+    root = f", and give {name_root(roots[0])}" if roots and roots[0] != base else ""
+    return f"there is {min(files.values())}: if {cure}{root}"
 
 
 def _describe_names(cells: Sequence[Any], base: str, table: str) -> str:

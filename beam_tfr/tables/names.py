@@ -18,6 +18,7 @@ import numpy as np
 
 from beam_tfr.features.cells import AS_TEXT, is_missing
 from beam_tfr.schema.dataset import MOST_CLASS_LETTERS, is_class_name
+from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.paths import read_text
 
 # Does not match 00 and 007, which are strings.
@@ -30,6 +31,8 @@ _NO_VALUES = {
     *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
     *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # Excel errors
 }
+# Marks that people write for a missing value; they are never read as one.
+_MARKS = {"?", "-"}
 
 
 def read_name(cell: Any) -> str:
@@ -174,12 +177,13 @@ class NameColumn:
             texts = {text.strip() for text in texts}
         if self.kind is _Kind.POINTED:
             yield from _describe_pointed(column, texts)
-        names = {text for text in texts if means_nothing(text) and not self.is_missing(text)}
+        possible = {text for text in texts if means_nothing(text) or text in _MARKS}
+        names = {text for text in possible if not self.is_missing(text)}
         if names:
             become = "becomes a class" if len(names) == 1 else "become classes"
             yield (
                 f"column {column!r}: {', '.join(sorted(names))} {become}; if such cells have no "
-                "label, leave them empty, or give `na_values=`"
+                f"label, leave them empty, or give {spell_option('na_values', *sorted(names))}"
             )
 
     def read(self, cell: Any) -> str:

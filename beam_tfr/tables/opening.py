@@ -49,6 +49,7 @@ from beam_tfr.tables.image_roots import ImageRoots, find_image_roots, paths_belo
 from beam_tfr.tables.label_numbers import warn_of_other_ids
 from beam_tfr.tables.names import NameColumn, describe_spaces
 from beam_tfr.tables.numbered_names import NumberedNames, find_numbered_names, read_labels
+from beam_tfr.tables.paths import spell_number
 from beam_tfr.tables.places import describe_image_places
 from beam_tfr.tables.roles import OneSplit, split_labels
 from beam_tfr.tables.rounded_numbers import warn_of_equal_numbers, warn_of_rounded_numbers
@@ -58,6 +59,7 @@ from beam_tfr.tables.several_classes import (
     warn_of_rows_of_classes,
     warn_of_several_classes,
 )
+from beam_tfr.tables.shortened_numbers import warn_of_shortened
 from beam_tfr.tables.split_columns import (
     describe_other_columns,
     describe_split_feature,
@@ -129,7 +131,7 @@ def open_tables(
     box_cure = "" if has_boxes else _suggest_boxes(content)
     read = row_reader(content, images)
     uris = cells.get(options.uri_column, ())
-    numbered_uris = sample.first.column(options.uri_column) if options.uri_column else []
+    numbered_uris = _number_uris(options, sample)
     roots = find_image_roots(content, numbered_uris, read)
     image_paths = paths_below_root(spread(uris, _MOST_IMAGES), roots)
     split_columns = find_other_columns(content)
@@ -166,6 +168,7 @@ def open_tables(
             *_warn_of_stand_ins(content, cells, stand_ins),
             *splits.warnings,
             *_warn_of_spaces(options, cells),
+            *_warn_of_shortened(options, roots, cells),
             *describe_other_columns(content, split_columns),
             *warn_of_splits(options.split_column, cells.get(options.split_column, ())),
             *roots.warnings,
@@ -213,6 +216,13 @@ def _take_first_rows(
         return content, sample
     split_cells = [cell for _, cell in sample.first.column(split_column)]
     return imply_split_column(content, split_column, split_cells), sample
+
+
+def _number_uris(options: ConvertOptions, sample: Sample) -> list[tuple[int, Any]]:
+    """Returns the first cells with images, each with the number of its table."""
+    if not options.uri_column:
+        return []
+    return [(number, spell_number(uri)) for number, uri in sample.first.column(options.uri_column)]
 
 
 def _number_names(
@@ -371,6 +381,16 @@ def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]])
     """Yields lines about spaces around splits and groups."""
     for column in (options.split_column, options.group_column):
         yield from filter(None, [describe_spaces(column, cells.get(column, ()))])
+
+
+def _warn_of_shortened(
+    options: ConvertOptions, roots: ImageRoots, cells: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
+    """Yields lines about shortened numbers; the message about missing images has its own."""
+    columns = [*options.roles]
+    if roots.missing:
+        columns.remove(options.uri_column)
+    yield from warn_of_shortened(columns, cells)
 
 
 def _warn_of_stand_ins(

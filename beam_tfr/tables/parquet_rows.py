@@ -32,6 +32,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # Lists of images, as Hugging Face writes them.
 _IMAGES = re.compile(r"(?:large_)?list<\w+: struct<bytes: (?:large_)?binary, path: \w+>>")
 _NULL = "null"  # type of a column without values, as in parts without rows
+_WHOLE = re.compile(r"u?int[0-9]+")  # numbers that may be names of images
 _TEXT = re.compile(r"(?:dictionary<values=)?(?:large_)?string")  # names of types in pyarrow
 
 
@@ -197,7 +198,8 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
             )
     if image in columns and image not in images:
         column_type = str(schema.field(image).type)
-        if column_type != _NULL and not _TEXT.match(column_type):
+        is_name = _TEXT.match(column_type) or _WHOLE.fullmatch(column_type)
+        if column_type != _NULL and not is_name:
             raise table_error(
                 path,
                 f"column {image!r} has the type {column_type}; "

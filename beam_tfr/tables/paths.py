@@ -39,6 +39,11 @@ def read_text(cell: Any, what: str = "path") -> str:
     return cell if cell.isascii() else check_text(cell)
 
 
+def spell_number(cell: Any) -> Any:
+    """Returns a cell; a whole number becomes a string, since it may be a name without extension."""
+    return str(cell) if type(cell) is int else cell
+
+
 def read_path(cell: Any) -> str:
     """Returns the path in a cell, which may be relative; `file:` and `~/` become absolute paths.
 

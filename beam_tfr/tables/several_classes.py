@@ -38,6 +38,9 @@ _BETWEEN_NUMBERS = ("|", ";", " ")
 # Separators that are rare within the names of classes.
 _RARE_SEPARATORS = ("|", ";", ",")
 
+# Separators that names of classes hardly ever contain.
+_SURE_SEPARATORS = ("|", ";")
+
 # This many strings may count as mixed if all share a part; in more strings, most parts must move.
 _LEAST_SHARING = 3
 _MOST_SHARING = 20
@@ -206,6 +209,9 @@ def warn_of_several_classes(options: ConvertOptions, names: Iterable[Any]) -> It
         if not compound:
             compound = _find_mixed(parts_of, separator)
             reason = "classes of other rows have some of its parts in other places"
+        if not compound and separator in _SURE_SEPARATORS:
+            compound = _find_partly_known(parts_of)
+            reason = "one of its parts is also a class of other rows"
         if compound:
             yield (
                 f"column {options.label_column!r}: {compound!r:.100} is one class, but {reason}: "
@@ -276,6 +282,16 @@ def _find_compound(parts_of: _PartsOf) -> str:
         if parts.bit_count() > 1 and _is_union(parts, all_sets):
             return text
     return ""
+
+
+def _find_partly_known(parts_of: _PartsOf) -> str:
+    """Returns the first string with several parts, one of which is also a string of its own.
+
+    An example is `Mass|Nodule` if there is `Mass`, but no `Nodule`.
+    """
+    single = {parts[0] for parts in parts_of.values() if len(parts) == 1}
+    compounds = [text for text, parts in parts_of.items() if len(parts) > 1]
+    return next((text for text in compounds if not single.isdisjoint(parts_of[text])), "")
 
 
 def _list_parts(parts_of: _PartsOf) -> list[str]:
