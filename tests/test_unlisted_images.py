@@ -83,6 +83,26 @@ def test_files_in_any_column_are_listed(tmp_path: Path) -> None:
         assert not left_out_of(table, feature_columns="")
 
 
+def test_images_in_a_new_folder_are_told(tmp_path: Path) -> None:
+    listed = ["cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg"]
+    write_images(tmp_path, *listed, "test/1.jpg", "dog_masks/1.jpg", ".cache/1.jpg")
+    write_csv(tmp_path / "t.csv", *listed)
+    assert not left_out_of(tmp_path / "t.csv")
+    write_images(tmp_path, "fox/1.jpg", "fox/2.jpg")
+    (tmp_path / "notes").mkdir()
+    assert left_out_of(tmp_path / "t.csv") == [
+        "2 images in or next to the folders of the other images are left out, such as "
+        f"{tmp_path}/fox/1.jpg: none of the tables lists it"
+    ]
+    # A table of one folder, or of few of many folders, lists a part on purpose.
+    write_csv(tmp_path / "one.csv", *listed[:2])
+    (tmp_path / "t.csv").unlink()
+    assert not left_out_of(tmp_path / "one.csv")
+    write_images(tmp_path, *(f"more/{number}.jpg" for number in range(9)))
+    write_csv(tmp_path / "two.csv", *listed)
+    assert not left_out_of(tmp_path / "two.csv")
+
+
 def test_long_searches_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_images(tmp_path, *LISTED, "new.jpg")
     write_csv(tmp_path / "t.csv", *LISTED)

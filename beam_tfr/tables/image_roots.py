@@ -127,7 +127,9 @@ def find_image_roots(
         lost_tables = [*warn_of_lost_tables(content, survey, paths, choose)]
         warnings += lost_tables or filter(None, [describe_strays(survey)])
         warnings += _warn_of_names(images, start)
-    warnings += _warn_of_left_out(content, read, choose, finder, are_missing=bool(missing))
+    warnings += _warn_of_left_out(
+        content, numbered_uris, read, choose, finder, are_missing=bool(missing)
+    )
     return ImageRoots(
         folder=folder,
         base=places.base,
@@ -413,6 +415,7 @@ def _is_certain(cell: str) -> bool:
 
 def _warn_of_left_out(
     content: TableContent,
+    numbered_uris: Sequence[NumberedUri],
     read: RowReader,
     choose: Callable[[str], str],
     finder: ImageFinder,
@@ -436,7 +439,8 @@ def _warn_of_left_out(
         yield from filter(None, [describe_unlisted(content.files, read_uris, choose, finder)])
     elif isinstance(content.table_format, Delimited | JsonLines | Parquet) and not are_missing:
         read_names = _name_reader(content)
-        yield from filter(None, [describe_mostly_listed(content.files, read_names, choose, finder)])
+        text = describe_mostly_listed(content.files, numbered_uris, read_names, choose, finder)
+        yield from filter(None, [text])
 
 
 def _name_reader(content: TableContent) -> Callable[[str], Iterator[Any]]:

@@ -7,14 +7,16 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from beam_tfr import storage
 from beam_tfr.console.terminal import counted
+from beam_tfr.layouts.mask_folders import is_of_masks
+from beam_tfr.layouts.split_names import split_of_folder
 from beam_tfr.options.implied import table_suffix
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.extensions import has_image_name
+from beam_tfr.schema.extensions import has_image_name, is_junk
 from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.image_sets import name_of_image
 from beam_tfr.tables.paths import folder_of
@@ -111,6 +113,7 @@ def describe_unlisted(
 
 def describe_mostly_listed(
     tables: Sequence[str],
+    first: Iterable[tuple[int, Any]],
     read_names: ReadUris,
     choose_base: Callable[[str], str],
     finder: ImageFinder,
@@ -118,35 +121,51 @@ def describe_mostly_listed(
     """Returns the message about images that no table lists, if most images around them are listed.
 
     Otherwise, the tables list a part on purpose. Images that other tables next to these list, such
-    as those of another split, are not in the message. There is no message if images are not on
-    disk, or if the search would take long.
+    as those of another split, are not in the message, but those in a new folder next to several
+    image folders are. There is no message if images are not on disk, or if the search would take
+    long.
 
     Args:
         tables: all tables.
+        first: the first cells with images, each with the number of its table.
         read_names: yields the cells of a table that name files.
         choose_base: returns the folder that the paths of a table start from.
         finder: finds the images.
     """
     if storage.is_remote(tables[0]):
         return ""
-    find_listed = functools.partial(
-        _find_listed,
-        read_uris=read_names,
-        choose_base=choose_base,
-        finder=finder,
-        most=_MOST_FILES,
-    )
     try:
+        first_folders = set[str]()
+        for number, name in first:
+            table = tables[number]
+            images = _find_images([name], table, choose_base(table), finder)
+            first_folders.update(map(os.path.dirname, images))
+        around = _list_images(first_folders)
+        find_listed = functools.partial(
+            _find_listed,
+            read_uris=read_names,
+            choose_base=choose_base,
+            finder=finder,
+            known={*around},
+            most=_MOST_FILES,
+        )
         listed = find_listed(tables)
-        images = _list_images_around(listed)
-        if all(path in listed for path in images):
+        folders = set(map(os.path.dirname, listed))
+        around += _list_images(folders - first_folders)
+        new = _list_images({*_list_new_folders(folders)})
+        if len(new) < len(listed):
+            around += new
+        if all(path in listed for path in around):
             return ""
         others = find_listed(_list_other_tables(tables))
     except NotLookedAtError:
         return ""
-    num_listed = sum(path in listed for path in images)
-    left_out = [path for path in images if path not in listed and path not in others]
-    return _name_left_out(left_out, _UNLISTED) if 2 * num_listed > len(images) else ""
+    num_listed = sum(path in listed for path in around)
+    left_out = [path for path in around if path not in listed and path not in others]
+    if 2 * num_listed <= len(around):
+        return ""
+    place = "in" if {*new}.isdisjoint(left_out) else "in or next to"
+    return _name_left_out(left_out, _UNLISTED, place)
 
 
 def _find_listed(
@@ -155,12 +174,14 @@ def _find_listed(
     choose_base: Callable[[str], str],
     finder: ImageFinder,
     *,
+    known: Set[str] = frozenset(),
     most: int = _MOST_NAMES,
 ) -> set[str]:
     """Returns the paths of the images that tables list.
 
     Args:
         tables, read_uris, choose_base, finder: see `describe_unlisted`.
+        known: paths of files, which are faster to find than others.
         most: the maximum number of images.
 
     Raises:
@@ -168,20 +189,19 @@ def _find_listed(
     """
     listed = set[str]()
     for table, names in _read_names(tables, read_uris):
-        for image in _find_images(names, table, choose_base(table), finder):
+        for image in _find_images(names, table, choose_base(table), finder, known):
             listed.add(image)
             if len(listed) > most:
                 raise NotLookedAtError(f"they list more than {most:,} images")
     return listed
 
 
-def _list_images_around(listed: Iterable[str]) -> list[str]:
-    """Lists the images on disk in the folders of listed images.
+def _list_images(folders: Collection[str]) -> list[str]:
+    """Lists the images in folders on disk.
 
     Raises:
         NotLookedAtError: there are too many folders or files, or some are remote.
     """
-    folders = set(map(os.path.dirname, listed))
     if len(folders) > _MOST_FOLDERS or any(map(storage.is_remote, folders)):
         raise NotLookedAtError(f"{len(folders):,} folders would have to be listed for this")
     files = list[str]()
@@ -195,6 +215,19 @@ def _list_images_around(listed: Iterable[str]) -> list[str]:
     return [*filter(has_image_name, files)]
 
 
+def _list_new_folders(folders: Set[str]) -> Iterator[str]:
+    """Yields the folders next to several image folders, except those of splits and masks."""
+    numbers = collections.Counter(map(os.path.dirname, folders))
+    for parent in [parent for parent, number in numbers.items() if number > 1]:
+        names = list[str]()
+        with contextlib.suppress(OSError):  # the folder may be read, but not listed
+            names = storage.list_folders(parent)
+        for name in names:
+            path = f"{parent}/{name}"
+            if not (path in folders or is_junk(name) or split_of_folder(name) or is_of_masks(name)):
+                yield path
+
+
 def _list_other_tables(tables: Sequence[str]) -> list[str]:
     """Lists the tables next to some tables, with the same extension."""
     suffix = table_suffix(tables[0])
@@ -206,9 +239,21 @@ def _list_other_tables(tables: Sequence[str]) -> list[str]:
     return sorted(paths.difference(tables))
 
 
-def _find_images(names: Iterable[Any], table: str, base: str, finder: ImageFinder) -> Iterator[str]:
-    """Yields the paths of the images that a table names, skipping cells that are not paths."""
+def _find_images(
+    names: Iterable[Any],
+    table: str,
+    base: str,
+    finder: ImageFinder,
+    known: Set[str] = frozenset(),
+) -> Iterator[str]:
+    """Yields the paths of the images that a table names, skipping cells that are not paths.
+
+    For the arguments, see `_find_listed`.
+    """
     for name in names:
+        if f"{base}{name}" in known:
+            yield f"{base}{name}"
+            continue
         with contextlib.suppress(ValueError, UsageError):  # reading the rows raises the error
             yield finder.find(name, base, table)
 
@@ -268,7 +313,7 @@ def _describe_left_out(
     unfinished = ""
     left_out = list[str]()
     for folder in sorted(folders):
-        for number, path in enumerate(_list_images(folder)):
+        for number, path in enumerate(_walk_files(folder)):
             if storage.is_remote(folder) and number >= _MOST_REMOTE:
                 unfinished = folder
                 break
@@ -285,19 +330,19 @@ def _describe_left_out(
     return ""
 
 
-def _name_left_out(left_out: Sequence[str], cause: str) -> str:
+def _name_left_out(left_out: Sequence[str], cause: str, place: str = "in") -> str:
     """Returns the message about images that are left out, or an empty string if there are none."""
     if not left_out:
         return ""
     images = counted(len(left_out), "image")
     verb = "is" if len(left_out) == 1 else "are"
     return (
-        f"{images} in the folders of the other images {verb} left out, such as "
+        f"{images} {place} the folders of the other images {verb} left out, such as "
         f"{min(left_out)}: {cause}"
     )
 
 
-def _list_images(folder: str) -> Iterator[str]:
+def _walk_files(folder: str) -> Iterator[str]:
     """Yields the paths of the files in a folder, in no particular order."""
     with contextlib.suppress(OSError):
         for entry in storage.walk(folder, lambda _: False, deep=False):
