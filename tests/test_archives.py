@@ -566,6 +566,13 @@ def header(**fields: int) -> bytes:
     return bytes(block)
 
 
+def extended(content: bytes) -> bytes:
+    """A pax header with this content."""
+    member = tarfile.TarInfo("pax")
+    member.type, member.size = tarfile.XHDTYPE, len(content)
+    return member.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512)
+
+
 WHOLE_TAR, LONG = tarred(TWO), tarred({"1.jpg": bytes(5000), **GOOD})
 BROKEN: dict[str, tuple[bytes, str]] = {
     "zip, cut": (zipped(TWO)[:-30], "File is not a zip file"),
@@ -599,6 +606,14 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "tar, negative size": (header(size=-1024) + WHOLE_TAR, ""),
     "tar, huge size": (header(size=1 << 60) + WHOLE_TAR, ""),
+    "tar, many digits": (
+        extended(b"1" * 250_000) + WHOLE_TAR,  # 1 MB took hours
+        "the header at byte 512 has more than 255 digits in a row",
+    ),
+    "tar, long header": (
+        extended(bytes(300_000)) + WHOLE_TAR,
+        "the header at byte 512 states a length of more than 256 KiB",
+    ),
 }
 
 

@@ -52,8 +52,12 @@ _HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\3\4"
 _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
 _TAIL_BYTES = 1 << 20  # the end of a tar, which must be zeros
-# 1 MiB for the header of a file in a tar, including long names and the parts of sparse files.
-_MOST_TAR_HEADER = 1 << 20
+# 256 KiB for the header of a file in a tar, including long names and the parts of sparse files.
+_MOST_TAR_HEADER = 256 << 10
+# Digits in a row in such a header, which may be a name of at most 255 letters: tarfile before
+# Python 3.11.10 and 3.12.6 takes quadratic time for them (CVE-2024-6232).
+_MOST_DIGITS = 255
+_TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_MOST_DIGITS + 1))
 _MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
 _SIZE_BITS = 64  # for the size of a file in a tar
 _ENCRYPTED = 1  # flag of a file in a zip
@@ -196,15 +200,21 @@ class _TarReader:
         """Reads a part of a header.
 
         Raises:
-            ValueError: the header is too long.
+            ValueError: the header is too long, or has too many digits in a row.
         """
+        begin = self.tell()
         self._room -= num_bytes
         if self._room < 0:
             raise ValueError(
-                f"the header at byte {self.tell():,} states a length of more than "
-                f"{_MOST_TAR_HEADER >> 20} MiB"
+                f"the header at byte {begin:,} states a length of more than "
+                f"{_MOST_TAR_HEADER >> 10} KiB"
             )
-        return self._opened.read(num_bytes)
+        data = self._opened.read(num_bytes)
+        if _TOO_MANY_DIGITS.search(data):
+            raise ValueError(
+                f"the header at byte {begin:,} has more than {_MOST_DIGITS} digits in a row"
+            )
+        return data
 
 
 def list_images(
