@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import beam_tfr
+from beam_tfr.features.cells import BadCell
 from beam_tfr.inputs.patterns import NOTHING
 from beam_tfr.inputs.skipped import SkippedFiles
 from beam_tfr.inputs.webdataset import check_webdataset
@@ -17,7 +20,9 @@ from beam_tfr.records.examples import serialize
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.errors import BeamTfrError, DataError, UsageError
 from beam_tfr.tables.finding import find_content
+from beam_tfr.tables.formats import read_rows
 from beam_tfr.tables.opening import open_tables
+from beam_tfr.tables.tars import MAX_TEXT_BYTES
 from tests.archives import tarred
 from tests.image_tables import JPEG, Convert
 
@@ -193,6 +198,27 @@ def test_a_reject_names_its_files(tmp_path: Path) -> None:
     assert last.reason == "bad-value"
     assert "3.x.jpg, 3.cls" in last.detail
     assert "first dot" in last.detail
+
+
+def test_texts_of_a_sample_are_bounded_together(tmp_path: Path) -> None:
+    """13 MB of a tar, with 3,000 links to one text, took 3.3 GB."""
+    text = tarfile.TarInfo("000.t")
+    text.size = MAX_TEXT_BYTES
+    links = [tarfile.TarInfo(f"000.t{number:02}") for number in range(20)]
+    for link in links:
+        link.type, link.linkname = tarfile.LNKTYPE, text.name
+    image, label = (tarfile.TarInfo(f"000.{kind}") for kind in ("jpg", "cls"))
+    image.size, label.size = len(JPEG), 1
+    with tarfile.open(tmp_path / "t.tar", "w") as archive:
+        archive.addfile(image, io.BytesIO(JPEG))
+        archive.addfile(label, io.BytesIO(b"0"))
+        archive.addfile(text, io.BytesIO(b"x" * text.size))
+        for link in links:
+            archive.addfile(link)
+    columns = ["cls", "t", *(f"t{number:02}" for number in range(20))]
+    ((_, cells),) = read_rows(str(tmp_path / "t.tar"), columns)
+    bounded = {name for name, cell in zip(columns, cells, strict=True) if isinstance(cell, BadCell)}
+    assert bounded == {f"t{number:02}" for number in range(14, 20)}
 
 
 def test_images_without_a_label_are_told(beam_tfr: Convert, tmp_path: Path) -> None:

@@ -24,9 +24,10 @@ from beam_tfr.schema.extensions import is_junk
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.tables.base import ColumnSelection, find_table, open_table
 from beam_tfr.tables.samples import ImageColumns, Samples, decode_text
+from beam_tfr.tables.text_lines import MAX_ROW_BYTES
 
 MAX_TEXT_BYTES = 1 << 20  # 1 MiB per file that is not an image
-_ABOUT_TAR = re.compile(r"(?i)(?:readme|licen[cs]e|notice)\..*|thumbs\.db|desktop\.ini|__.*__\..*")
+_ABOUT_TAR = re.compile(r"(?is)(?:readme|licen[cs]e|notice)\..*|thumbs\.db|desktop\.ini|__.*__\..*")
 _MOST_NAMES = 3  # of files in messages
 _IS_IMAGE = compile_pattern("/").fullmatch
 
@@ -138,6 +139,7 @@ def _read_sample(
     row = dict[str, Any]()
     fields: Mapping[str, Any] = {}
     has_image = False
+    room = MAX_ROW_BYTES
     for name, member in members:
         names.append(name)
         column = _column_of(name)
@@ -151,6 +153,12 @@ def _read_sample(
         if member.problem:
             row[column] = BadCell(f"{name}: {member.problem}")
         elif member.size_bytes <= MAX_TEXT_BYTES:
+            room -= member.size_bytes
+            if room < 0:
+                row[column] = BadCell(
+                    f"{name}: the texts of the sample have more than {MAX_ROW_BYTES:,} bytes"
+                )
+                continue
             file.seek(member.begin)
             data = file.read(member.num_bytes)
             row[column] = _read_text(data)
