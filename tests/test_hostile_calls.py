@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -180,6 +182,14 @@ def test_names_in_flags_that_messages_suggest_run_no_commands(
     assert not os.listdir(tmp_path)
     values = [] if "`" in name or "\n" in name else [value]
     assert run.stdout.splitlines() == [f"--{option}", *values]
+
+
+@pytest.mark.parametrize("value", ["--output", "-x", "-x'y", "-x y"])
+def test_a_value_like_a_flag_is_spelled_as_a_value(value: str) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--label_column")
+    flag = spell_as_flags(spell_option("label_column", value))
+    assert parser.parse_args(shlex.split(flag)).label_column == value
 
 
 def test_a_long_value_loses_its_middle() -> None:
