@@ -33,7 +33,9 @@ _NO_CLASS = re.compile(
 )
 _FIRST_WORD = re.compile("([A-Za-z]+)([._ -]+)")
 _VALUES = re.compile(r"[0-9]+(?:_[0-9]+){2,}\..*")  # 25_0_1_20170116.jpg in UTKFace
-_NUMBERS = re.compile(r"(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*")  # 01-90_85-274&482-43.jpg in CCPD
+_NUMBERS = re.compile(
+    r"(?s)(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*"
+)  # 01-90_85-274&482-43.jpg in CCPD
 _EXAMPLE = "{label}_{number}.*"
 # A class that may itself contain digits, and the number after it: obj1__0.png.
 _ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+")

@@ -37,7 +37,7 @@ from beam_tfr.storage import Entry, work_path
 RECORDS = ".records-"
 CONTENTS = ".contents-"
 # A file being built, or a sidecar; the first group is the name of its shard, if it has one.
-SHARD_FILE = re.compile(r"([^.]*+).*(?:\.json|\.records-.*|\.contents-.*)")
+SHARD_FILE = re.compile(r"(?s)([^.]*+).*(?:\.json|\.records-.*|\.contents-.*)")
 _FINGERPRINT_BYTES = 8
 _INFO_BYTES = 1 << 18  # enough for the first line of a sidecar, which has some kilobytes
 _MOST_BYTES = 1 << 30  # 1 GiB for a sidecar

@@ -31,7 +31,7 @@ _MOST_REMOTE_TABLES = 20  # tables that are read again on gs://
 _MOST_REMOTE = 10_000  # names in a folder on gs://, 1,000 per request
 _MOST_FILES = 100_000  # files that tables without boxes list, and files in their folders
 _MOST_FOLDERS = 10_000  # folders of these images
-_FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]++|\\.)*+")')
 _LONGEST_NAME = 4 << 10  # bytes of a name with its key
 
 _UNLISTED = "none of the tables lists it"

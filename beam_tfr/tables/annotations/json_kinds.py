@@ -14,8 +14,8 @@ from beam_tfr.tables.annotations.row_lists import describe_row_lists
 
 _BEGIN_BYTES = 4 << 10  # the beginning of a long file, with its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
-_NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*[\[{]')
-_ONE_CLASS = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*["0-9]')  # {"000000": 0, …}
+_NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]++|\\.)*+"\s*:\s*[\[{]')
+_ONE_CLASS = re.compile(rb'\s*\{\s*"(?:[^"\\]++|\\.)*+"\s*:\s*["0-9]')  # {"000000": 0, …}
 _COCO = "a COCO file has `images`, `annotations` with boxes, and `categories`"
 
 

@@ -12,7 +12,7 @@ _LISTS = ("images", "annotations", "categories")
 # Keys that do not hold objects in images.
 _WITHOUT_OBJECTS = frozenset({*_LISTS, "info", "license", "licenses", "type", "videos"})
 # Objects or lists inside a list or an object: [{"bbox": …}], [[1, 2, 3, 4]] or {"1.jpg": […]}.
-_NESTED = re.compile(rb'\s*(?:\[|\{\s*"(?:[^"\\]|\\.)*"\s*:)\s*[\[{]')
+_NESTED = re.compile(rb'\s*(?:\[|\{\s*"(?:[^"\\]++|\\.)*+"\s*:)\s*[\[{]')
 _COCO_OBJECT = frozenset({"image_id", "category_id"})
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _Members = Mapping[str, msgspec.Raw]

@@ -20,7 +20,7 @@ from beam_tfr.schema.spelling import quote_word, spell_option
 
 _MOST_PARTS = 5  # that a message names
 _PLAIN_KEY = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_IMAGE_COLUMN = re.compile(r"(?i)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
+_IMAGE_COLUMN = re.compile(r"(?is)(?:.*_)?(?:image|img|file|filename|path)s?(?:_.*)?")
 _LABEL_COLUMN = re.compile("(?i)(?:label|class|category)s?(?:_?names?)?")
 _MOST_OUTER = 20  # keys of a file whose values are searched for lists
 _ROLES = {"uri_column": "path", "label_column": "label", "split_column": "split"}

@@ -14,7 +14,7 @@ from beam_tfr.tables.samples import EXTENSIONS, Samples
 from beam_tfr.tables.unused.suggestions import Suggestion, read_first_cells
 
 # Names of columns with run lengths of masks, as in Kaggle competitions.
-_RUN_LENGTHS = re.compile(r"(?i)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
+_RUN_LENGTHS = re.compile(r"(?is)(.*[_. ])?(encoded_?pixels|rles?|run_?lengths?)([_. ].*)?")
 _RUNS = re.compile(r"\s*+(?:[0-9]++\s++[0-9]++(?:\s++|$))++")  # 100 5 200 3; in linear time
 _PNG_PATH = re.compile(r"(?i)(?![a-z]+://)[^\n]{1,4096}\.png\s*")
 _MOST_COLUMNS = 100  # whose first cells are examined
