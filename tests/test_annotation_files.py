@@ -53,6 +53,10 @@ FILES = {
         "x/b.jpg\n0\n0 0 0 0 0 0\nx/a.jpg\n1\n5 6 7 8 0 0 \n",
         "wider_gt.txt has boxes in lines",
     ),
+    "split/datumaro_gt.txt": (
+        "x/b.jpg\n1\n5.0 6.0 40.0 30.0 - - - False - - big_cat\nx/a.jpg\n1\n5.0 6.0 7.0 8.0 ant\n",
+        "datumaro_gt.txt has boxes in lines",
+    ),
     "yolo.txt": ("a.jpg 5,6,7,8,0 5,6,7,8,1\nb.jpg 5,6,7,8,0\n", "yolo.txt has boxes after"),
     "Label.txt": ('a.jpg\t[{"transcription": "hi", "points": [[1, 2]]}]\n', "Label.txt has texts"),
     "rec_gt_train.txt": ("a.jpg\tHELLO 1\nb.jpg\tBYE 2\n", "rec_gt_train.txt names images, with"),
@@ -212,6 +216,26 @@ def test_all_tables_that_name_images_are_told(tmp_path: Path) -> None:
     assert any(
         "a_pixels.csv" in note and "/metadata.csv also names images" in note for note in notes
     )
+
+
+def test_paths_without_extensions_and_rows_about_folders_are_told(tmp_path: Path) -> None:
+    """As of VGGFace2."""
+    for name in ("n000001", "n000002"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "train" / name / "0001_01.jpg")
+    boxes = tmp_path / "bb_landmark" / "loose_bb_train.csv"
+    boxes.parent.mkdir()
+    boxes.write_text('NAME_ID,X,Y,W,H\n"n000001/0001_01",1,2,3,4\n"n000002/0001_01",0,0,2,2\n')
+    (tmp_path / "identity_meta.csv").write_text(
+        'Class_ID, Name, Sample_Num, Flag\nn000001, "14th_Dalai_Lama", 424, 0\nn000009, "A", 1, 0\n'
+    )
+    notes = [*early_warnings(open_source(ConvertOptions(input=(str(tmp_path),), output="/o")))]
+    assert (
+        f"skipped files, such as {boxes}, mention images, but are not read: `table={boxes}` reads "
+        f"this file, or explains how to convert it; {tmp_path}/identity_meta.csv has rows about "
+        "folders of images, such as n000001: to store its values, write them into columns of a "
+        "`table=` with a row for each image"
+    ) in notes
 
 
 def test_files_that_only_belong_to_images_are_not_told(tmp_path: Path) -> None:

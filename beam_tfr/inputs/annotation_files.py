@@ -37,14 +37,41 @@ def describe_annotations(
         candidates: extension -> the first files with this extension.
         image_paths: paths of the first images.
     """
-    tables = describe_tables(candidates)
     images = ImageMentions(image_paths)
+    all_paths = [path for extension in sorted(candidates) for path in candidates[extension]]
+    folder_of = {path: images.find_folder(path) for path in all_paths}
+    about_images = {
+        extension: [path for path in paths if not folder_of[path]]
+        for extension, paths in candidates.items()
+    }
+    texts = [_describe_about_images(about_images, images), _describe_about_folders(folder_of)]
+    return "; ".join(filter(None, texts))
+
+
+def _describe_about_images(candidates: Mapping[str, Sequence[str]], images: ImageMentions) -> str:
+    """Returns which skipped files hold annotations of images; see `describe_annotations`."""
+    tables = describe_tables(candidates)
     if tables:
         others = _describe_other_tables(candidates, tables, images)
         return f"skipped files hold boxes or classes of images: {', '.join(tables)}{others}"
     paths = [path for extension in sorted(candidates) for path in candidates[extension]]
     about_images = images.describe(paths, "skipped files")
     return about_images or _describe_unread(paths, "skipped files")
+
+
+def _describe_about_folders(folder_of: Mapping[str, str]) -> str:
+    """Names the first table with rows about folders of images; "" if there is none.
+
+    Args:
+        folder_of: path of a file -> a folder of images that it has a row about; may be empty.
+    """
+    path = next(filter(folder_of.get, folder_of), "")
+    if not path:
+        return ""
+    return (
+        f"{path} has rows about folders of images, such as {folder_of[path]}: to "
+        "store its values, write them into columns of a `table=` with a row for each image"
+    )
 
 
 def describe_labels_beside(root: str, image_paths: Sequence[str], first_names: FirstNames) -> str:

@@ -28,11 +28,12 @@ _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _SIZES = ("x", "y", "w", "h")
 _NUMBER = r"-?[0-9][0-9.eE+-]*"
 _KITTI_LINE = re.compile(rb"[A-Za-z_]+(?:[ \t]+-?[0-9.]+){14,15}\s*")
-# As in WIDER FACE: for each image 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0.
+# As in WIDER FACE: for each image 0--Parade/1.jpg, 1, and 5 6 10 12 0 0 0 0 0 0; Datumaro writes
+# 5.0 6.0 10.0 12.0 - - - False - - cat.
 _BLOCK = re.compile(
     (
         rf"(?m)^{_IMAGE}[ \t]*\r?\n[0-9]{{1,6}}[ \t]*\r?\n"
-        rf"{_NUMBER}(?:[ \t]+{_NUMBER}){{3,20}}[ \t]*\r?$"
+        rf"{_NUMBER}(?:[ \t]+{_NUMBER}){{3}}(?:[ \t]+[^\s]{{1,100}}){{0,20}}[ \t]*\r?$"
     ).encode()
 )
 # As in many YOLO programs: 1.jpg 50,100,150,200,0 30,50,200,120,3.

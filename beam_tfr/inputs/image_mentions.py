@@ -20,6 +20,7 @@ from beam_tfr.schema.spelling import spell_option
 
 _OF_ONE_IMAGE = (".txt", ".xml", ".json", ".geojson", NO_EXTENSION, *UNREAD)
 _OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
+_TABLES = (".csv", ".tsv")
 _CELLS = re.compile(rb"[,;\t]")
 _QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # in JSON
 # A match begins at the first character of a word, so that long words are skipped fast.
@@ -42,6 +43,7 @@ class ImageMentions:
     def __init__(self, paths: Sequence[str]) -> None:
         self._names = {posixpath.basename(path) for path in paths}
         self._stems = {os.path.splitext(name)[0] for name in self._names}
+        self._folders = {posixpath.basename(posixpath.dirname(path)) for path in paths}
         self._numbers = {int(stem) for stem in self._stems if _NUMBER.fullmatch(os.fsencode(stem))}
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
 
@@ -100,6 +102,23 @@ class ImageMentions:
             read_begin(path), _extension_of(path)
         )
 
+    def find_folder(self, path: str) -> str:
+        """Returns a folder of images that a table has a row about, or an empty string.
+
+        The first column must differ in all rows, and the table must name no image. An example is
+        identity_meta.csv of VGGFace2, with the row n000001, "14th_Dalai_Lama", 424.
+        """
+        extension = _extension_of(path)
+        if extension not in _TABLES:
+            return ""
+        begin = read_begin(path)
+        rows = [_CELLS.split(line, maxsplit=1) for line in begin.splitlines()[1:]]
+        starts = [os.fsdecode(row[0].strip(b' "')) for row in rows if len(row) > 1]
+        named = self._folders.intersection(starts)
+        if not named or len({*starts}) < len(starts) or self.are_named_in(begin, extension):
+            return ""
+        return min(named)
+
     def are_named_in(self, begin: bytes, extension: str) -> bool:
         """Whether the first bytes of a file mention an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
@@ -146,5 +165,6 @@ def _list_cells(begin: bytes, extension: str) -> list[bytes]:
         return _QUOTED_CELLS.split(begin)
     if extension in TEXTS:
         rows = begin.splitlines()[1:FIRST_LINES]
-        return [cell for row in rows for cell in _CELLS.split(row)]
+        cells = (cell.strip(b' "') for row in rows for cell in _CELLS.split(row))
+        return [cell.rpartition(b"/")[2] for cell in cells]
     return []
