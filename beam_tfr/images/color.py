@@ -50,8 +50,8 @@ class _Effect(NamedTuple):
     Attributes:
         transform: converts pixels with this profile to sRGB.
         changes: number of channels to which the profile applies -> whether the change is visible.
-        grays: uint8 [1, 256, 1 or 3]: the 256 grays, converted; one channel if all stay gray. None
-            for CMYK.
+        grays: uint8 [1, 256, 1 or 3]: the 256 grays after conversion, in one channel if all of them
+            stay gray; None for CMYK.
     """
 
     transform: ImageCms.ImageCmsTransform
@@ -101,7 +101,7 @@ def composite(pixels: Pixels, alpha: Pixels, background: Color) -> Pixels:
 def composite_to_srgb(
     pixels: Pixels, alpha: Pixels, profile: bytes, background: Color, *, convert: bool
 ) -> tuple[Pixels, tuple[str, ...]]:
-    """Converts colors to sRGB, the color space of the background, and blends them with it.
+    """Converts colors to sRGB, as used by the background, and blends them with the background.
 
     The result uses the memory of `pixels`, unless it has a different number of channels.
 
@@ -133,9 +133,9 @@ def to_srgb(
 
     Args:
         pixels: the pixels of one image.
-        profile: ICC profile, or empty. It is ignored if it is broken, larger than
-            `MAX_PROFILE_BYTES`, or made for other channels; a profile for RGB also applies to gray,
-            as RGB with equal values.
+        profile: ICC profile, or empty bytes. The profile is ignored if it is broken, larger than
+            `MAX_PROFILE_BYTES`, or for other channels; a profile for RGB also applies to gray, as
+            RGB with equal values.
         convert: whether to apply the profile; if not, the pixels are treated as sRGB.
         may_overwrite: whether the result may use the memory of the pixels.
 
@@ -164,7 +164,7 @@ def _mix_inks(strip: Pixels) -> PillowImage.Image:
 
 
 def _look_up(pixels: Pixels, grays: Pixels, *, may_overwrite: bool) -> Pixels:
-    """Replaces each gray of [h, w, 1] with its color in `_Effect.grays`."""
+    """Replaces each gray in pixels [h, w, 1] with its color in `_Effect.grays`."""
     channels = grays.shape[2]
     color = "gray" if channels == 1 else "rgb"
 
@@ -326,7 +326,7 @@ def _claimed_by_curves(profile: bytes, start: int, inputs: int, outputs: int) ->
 def _transform(
     pixels: Pixels, transform: ImageCms.ImageCmsTransform, *, may_overwrite: bool = False
 ) -> Pixels:
-    """Converts [h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
+    """Converts pixels [h, w, 1, 3 or 4] to sRGB [h, w, 3]."""
 
     def transform_strip(strip: Pixels) -> PillowImage.Image:
         return transform.apply(_as_image(strip, transform.input_mode))
@@ -335,7 +335,7 @@ def _transform(
 
 
 def _as_image(strip: Pixels, mode: str) -> PillowImage.Image:
-    """Wraps [n, channels] as an image with one row."""
+    """Wraps pixels [n, channels] as an image with one row."""
     contiguous = np.ascontiguousarray(strip)  # mirrored pixels are not contiguous
     return PillowImage.frombuffer(mode, (len(strip), 1), contiguous, "raw", mode, 0, 1)
 

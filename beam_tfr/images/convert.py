@@ -81,7 +81,7 @@ def convert_image(
         data: the content of a file in any format in `formats.FORMATS`.
         options: the options of the conversion; None for the defaults.
         name: name of the file; the result notes if the extension belongs to another format.
-        statistics: whether to compute the sums of pixels. Without them, a JPEG that is kept is only
+        statistics: whether to compute the sums of pixels. Without sums, a JPEG that is kept is only
             checked, in half the time.
         **changes: fields of `ImageOptions` that override `options`, such as `image_size=(224,
             224)`.

@@ -30,7 +30,7 @@ class HardLimits(NamedTuple):
 
     Attributes:
         messages: file descriptor for reading what libraries print.
-        used_bytes: memory that this process used before the first image; limits come on top.
+        used_bytes: memory that this process used before the first image; added to all limits.
     """
 
     messages: int
@@ -41,7 +41,7 @@ class HardLimits(NamedTuple):
         """Limits the memory and CPU time that a decoder uses.
 
         The kernel ends this process if it exceeds the time limit, and refuses to give it more
-        memory. Decoders that get no memory report almost any error. This process then ends with
+        memory. Decoders that get no memory may report any error. This process then ends with
         `OUT_OF_MEMORY`, so that a new process tries again with memory that no other image has used.
 
         Args:

@@ -47,7 +47,7 @@ def is_kept(data: bytes, source: Source, decoded: Decoded, options: ImageOptions
     Args:
         data: the file.
         source: the same file, opened.
-        decoded: its pixels, at any scale.
+        decoded: the pixels of the file, at any scale.
         options: options of the image.
     """
     return is_plain(source, decoded, options) and is_readable(data, source)
@@ -88,7 +88,7 @@ def _is_readable_jpeg(data: bytes) -> bool:
 def _is_readable_png(data: bytes) -> bool:
     """Whether libpng supports all chunks of a file, and their checksums are correct.
 
-    Decoding has already checked the header, the pixels, and the palette of pixels that need one.
+    Decoding has already checked the header, the pixels, and the palette if the pixels need it.
     """
     parts = list(chunks.png_chunks(data))
     kinds = b"".join(part.kind for part in parts)
@@ -105,7 +105,7 @@ def _has_right_checksum(part: chunks.Chunk) -> bool:
 
 
 def _is_readable_webp(data: bytes) -> bool:
-    """Whether a file has neither transparency nor animation, which TensorFlow rejects."""
+    """Whether a file has neither transparency nor animation; TensorFlow rejects both."""
     pictures = 0
     for chunk in chunks.webp_chunks(data):
         match chunk.kind:

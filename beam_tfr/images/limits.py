@@ -119,9 +119,9 @@ PillowImage.core.set_block_size(64 << 20)  # type: ignore[attr-defined]
 class _SharedBudget:
     """A memory budget of this process and all processes forked from it.
 
-    Its shares are bytes in a pipe, as in make's job server: a process that decodes takes some out,
-    and puts them back afterwards. A process that dies never puts its shares back, so its run must
-    end.
+    Its shares are bytes in a pipe, as in make's job server: a process that decodes an image takes
+    bytes out, and puts them back afterwards. A process that dies never puts its bytes back, so the
+    run must end.
     """
 
     SHARES = 1000  # a pipe holds more
@@ -202,7 +202,8 @@ class MemoryBudget:
     def _fits(self, ticket: object, limit: int) -> bool:
         """Whether an image may be decoded now.
 
-        This is so for the first image, and for images that fit along with those requested before.
+        The first image may, and so may an image that fits together with all images requested before
+        it.
         """
         earlier = itertools.takewhile(lambda asked: asked is not ticket, self._asked)
         before = sum(self._asked[asked] for asked in earlier)

@@ -53,7 +53,7 @@ def resize_window(
 
     Args:
         pixels: pixels with 1, 3 or 4 channels, with any strides. Three channels are resized without
-            a copy if they are a view of four.
+            a copy if they are a view of four channels.
         size: height and width of the result.
         rows, columns: start and length of the window, which may begin and end within a pixel; None
             for all.
@@ -270,7 +270,7 @@ class _Strip(NamedTuple):
     """How a strip of an image is filtered.
 
     Attributes:
-        size: height and width of the strip; the filter is computed for all of it.
+        size: height and width of the strip; the filter is computed for the whole strip.
         reach: the part of the strip that the filter reaches.
         new_size: height and width of the result.
     """

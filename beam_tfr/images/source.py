@@ -28,7 +28,7 @@ class Decoded:
         alpha: uint8 [h, w], 0 is transparent; None if everything is opaque.
         eighths: the scale at which the decoder decoded, in eighths: h = ceil(height * eighths / 8),
             and w likewise.
-        profile: embedded ICC profile; empty if there is none.
+        profile: embedded ICC profile, or empty bytes.
         bits: bits per sample in the file; samples with more than 8 bits were scaled to 8.
         adjusted: further members of `schema.dataset.ADJUSTMENTS` that apply.
     """

@@ -2,7 +2,7 @@
 
     OUT/.beam_tfr/lock.N        the run that holds the folder: see `lock`
     OUT/.beam_tfr/plan.json     the plan being written; a run of the same recipe resumes where an
-                                earlier one stopped
+                                earlier run stopped
     OUT/.beam_tfr/SHARD.json    a finished shard: see `sidecars`
     OUT/.beam_tfr/switch.json   moves the files of the finished dataset into place: see `switch`
     OUT/.beam_tfr/*.records-*, *.contents-*   files being built: see `switch`
@@ -89,7 +89,7 @@ class BegunPlan(NamedTuple):
 
 
 def _read_plan(output: str) -> BegunPlan | None:
-    """Reads the plan in the work folder; returns None if it is missing or damaged."""
+    """Reads the plan in the work folder; returns None if the plan is missing or damaged."""
     try:
         data = storage.read_bytes(work_path(output, PLAN_FILE), max_bytes=MOST_STATE_BYTES)
         return BegunPlan.from_json(data)
@@ -352,8 +352,8 @@ def read_progress(output: str) -> Progress | None:
 def remove_work_folder(output: str, run_id: str, shards: Collection[str] | None = None) -> None:
     """Removes the work folder of a complete dataset.
 
-    Keeps the sidecars of its shards for updates. Files of other runs stay, and so do files that a
-    killed run built to replace the dataset, for the next run to use.
+    Keeps the sidecars of the dataset's shards for updates. Files of other runs stay, and so do
+    files that a killed run built to replace the dataset: the next run uses them.
 
     Args:
         output: folder of the dataset.
@@ -385,7 +385,7 @@ def finish_killed_run(output: str, run_id: str) -> None:
 
 
 def _is_being_replaced(output: str) -> bool:
-    """Whether the work folder holds part of a dataset that will replace the one in the output."""
+    """Whether the work folder holds part of a dataset that will replace the published dataset."""
     begun = _read_plan(output)
     published = find_generation(join(output, MANIFEST_FILE))
     if begun is None or not published:

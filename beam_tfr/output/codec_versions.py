@@ -1,4 +1,4 @@
-"""Compares each worker's codec versions with those that determine a dataset's bytes."""
+"""Compares each worker's codec versions with those in the plan; they affect a dataset's bytes."""
 
 import functools
 import json

@@ -70,7 +70,7 @@ class CopiedImages:
         return cls(dataset, images, clusters.trusted, keys, len(clusters.crowded))
 
     def list_groups(self, *, only_torn: bool = True) -> Iterator[bytes]:
-        """Yields "key NUL name" for each image that must share a split with others.
+        """Yields "key NUL name" for each image that must share a split with other images.
 
         The name of a group is the smallest key in it. Groups of the layout that contain copies of
         the same image become one group.

@@ -1,4 +1,4 @@
-"""Writes and parses the sentence that names the image that a reject is a copy of."""
+"""Writes and parses the sentence that says of which image a reject is a copy."""
 
 from beam_tfr.schema.items import DUPLICATE, Reject
 
@@ -22,7 +22,7 @@ def describe_copy(kept: str, kept_class: str, own_class: str) -> str:
 def list_kept(reject: Reject) -> list[str]:
     """Returns possible keys of the image of which a reject is a copy; [] if it is not a copy.
 
-    The first key is the right one, unless that key contains words of the sentence itself.
+    The first key is the right key, unless that key contains words of the sentence itself.
     """
     if reject.reason != DUPLICATE:
         return []

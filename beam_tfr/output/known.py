@@ -204,7 +204,7 @@ def _stays_reject(reject: Reject, state: KnownState, compare: str) -> bool:
 
 
 def _compare_source(ref: bytes, earlier: _EarlierRef, compare: str) -> KnownState:
-    """Compares the source of an image with the earlier one, by their references."""
+    """Compares the source of an image with the earlier source, using their references."""
     same_ref = earlier.fingerprint == sidecars.fingerprint_ref(ref)
     if compare == "names":
         return KnownState.SAME if same_ref else KnownState.UNCHANGED

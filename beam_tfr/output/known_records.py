@@ -77,7 +77,7 @@ class KnownRecords:
         """Reads the records with these numbers; None stands for a damaged record.
 
         Raises:
-            DataError, OSError: as in `RecordLookup.read_frames`, for any other failure.
+            DataError, OSError: see `RecordLookup.read_frames`; not raised for damaged records.
         """
         try:
             stored = self.read_frames(numbers)

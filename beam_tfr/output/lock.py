@@ -139,7 +139,7 @@ def _explain_failures(output: str) -> Iterator[None]:
 
 
 def _check_free(output: str, job_state: JobState) -> dict[int, Lock | None]:
-    """Returns the locks in a folder, whose holders are all dead.
+    """Returns the locks in a folder, and checks that all holders are dead.
 
     Raises:
         UsageError: a folder in the path of the locks is a link.

@@ -45,7 +45,7 @@ class Lock:
 
     @property
     def job(self) -> str:
-        """The id of the job that holds the folder; empty if a process holds it."""
+        """The id of the job that holds the folder; an empty string if a process holds it."""
         return self.machine.removeprefix(JOB) if self.machine.startswith(JOB) else ""
 
     def to_json(self) -> bytes:
@@ -118,7 +118,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
     Args:
         lock: the lock.
-        path: path of its file.
+        path: path of the lock's file.
         job_state: function that asks the service for the state of a job.
     """
     if lock.job:
@@ -131,7 +131,7 @@ def holder_lives(lock: Lock, path: str, job_state: JobState) -> bool:
 
 
 def _process_lives(lock: Lock) -> bool:
-    """Whether a lock's process on this machine is alive, and its id was not given to another."""
+    """Whether a lock's process is alive on this machine, and not another process with its id."""
     try:
         with contextlib.suppress(PermissionError):  # the process belongs to another user
             os.kill(lock.pid, 0)

@@ -11,7 +11,7 @@ _DIGESTS = ("input_digest", "generations")
 
 
 class PresentDataset(NamedTuple):
-    """A dataset, or part of one, in the output folder of a plan.
+    """A dataset, or part of a dataset, in the output folder of a plan.
 
     Attributes:
         fields: the fields of the dataset's plan, or those of its manifest that a plan also has.

@@ -188,7 +188,7 @@ def describe_excess(
 
 
 def count_towards_limit(rejected: Mapping[str, float]) -> float:
-    """Returns how many rejects count towards `max_rejects`: all that the user did not ask for.
+    """Returns how many rejects count for `max_rejects`: those that the user did not request.
 
     Args:
         rejected: reason -> number of rejects.
@@ -287,7 +287,7 @@ def _find_leading(counts: Mapping[str, int]) -> str:
 
 
 def take_examples(rejects: Iterable[Reject], numbers: Mapping[str, int]) -> dict[str, list[Reject]]:
-    """Returns reason -> the first rejects for it; stops reading once there are enough of each."""
+    """Returns reason -> its first rejects; stops reading once there are enough for each reason."""
     room = dict(numbers)
     examples: dict[str, list[Reject]] = {reason: [] for reason in room}
     for reject in rejects:

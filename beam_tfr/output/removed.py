@@ -295,7 +295,7 @@ class _Cells(NamedTuple):
 
     Attributes:
         key: key of the image; see `RecordLookup.whole_key`.
-        sha256: SHA-256 of the source; empty if there is no source.
+        sha256: SHA-256 of the source; an empty string if there is no source.
         fits: whether the record meets the conditions, if there are any.
     """
 

@@ -69,7 +69,7 @@ class SplitTotals:
 
     @property
     def shards_with_file(self) -> list[CommittedShard]:
-        """The shards that have a file; those of `NO_SPLIT` have none."""
+        """The shards that have a file; shards of `NO_SPLIT` have no file."""
         return [shard for shard in self.shards.values() if shard.file]
 
     def add(self, info: ShardInfo) -> None:
@@ -168,7 +168,7 @@ def merge_totals(plan: Plan, parts: Iterable[RunTotals]) -> dict[str, SplitTotal
     Raises:
         RunError: shards are unfinished, because images cannot be read now; or the runner lost or
             repeated elements: a shard is missing or not in the plan, or the written and rejected
-            images do not add up to those matched.
+            images do not add up to the matched images.
     """
     run = RunTotals()
     for part in parts:  # `parts` may be an iterator, and is not kept

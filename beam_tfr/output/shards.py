@@ -15,7 +15,7 @@ _SIDES = (HEIGHT, WIDTH, SOURCE_HEIGHT, SOURCE_WIDTH)
 
 
 def count_images(rows: Any, columns: Mapping[str, ContentsColumn], sums: Sequence[bytes]) -> Counts:
-    """Computes the counts of a shard of images from the contents of its records.
+    """Computes the counts of a shard of images from the contents of the shard.
 
     Args:
         rows: `pyarrow.Table` with the contents of the records.

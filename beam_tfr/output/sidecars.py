@@ -77,14 +77,14 @@ class Sidecar:
         return not self.refs or len(self.refs[0]) != _FINGERPRINT_BYTES
 
     def as_stored(self, refs: Sequence[bytes]) -> list[bytes]:
-        """Returns the encoded references of a shard in the form that `refs` has."""
+        """Returns the encoded references of a shard in the form of `refs`."""
         if self.has_keys:
             return list(refs)
         return [fingerprint_ref(ref) for ref in refs]
 
 
 def fingerprint_ref(ref: bytes) -> bytes:
-    """Returns a short hash of an encoded reference: key, size, generation, labels, columns."""
+    """Returns a short hash of an encoded reference, including its size, labels and columns."""
     fingerprint = _FINGERPRINT.copy()  # twice as fast as a new one
     fingerprint.update(ref)
     return fingerprint.digest()
@@ -210,7 +210,7 @@ def _check_values(sidecar: Sidecar) -> None:
 
 
 def _check_ref(ref: EncodedRef) -> None:
-    """Checks that a reference can be decoded, and its numbers packed by `known.encode_source`."""
+    """Checks that a reference can be decoded, and that `encode_source` can pack its numbers."""
     if len(ref) != len(EncodedRef._fields):
         raise ValueError("a reference is incomplete")
     crc32c = int(ref.crc32c or 0)
@@ -222,7 +222,7 @@ def _check_ref(ref: EncodedRef) -> None:
 
 
 def _check_reject(reject: Reject) -> None:
-    """Checks that a reject holds texts, and that its key can be that of a file."""
+    """Checks that a reject holds strings, and that its key can be the key of a file."""
     to_bytes(reject.key)
     if not all(isinstance(text, str) for text in reject):
         raise TypeError("a reject holds other values than text")
@@ -262,9 +262,9 @@ def read_finished(
     codecs was not installed, a shard with images that no decoder could read is written again.
 
     A file with the size and generation of its commit is unchanged: a generation on gs:// identifies
-    the bytes of a file, and a modification time on a disk changes with them, unless someone resets
-    it or the disk decays. A file with the same size and another generation, such as a copy, is read
-    completely to compare its SHA-256.
+    the bytes of a file, and the modification time of a file on a disk changes with its bytes,
+    unless someone resets the time or the disk decays. A file with the same size and another
+    generation, such as a copy, is read completely to compare its SHA-256.
 
     Args:
         output: folder of the dataset.
@@ -344,7 +344,7 @@ def find_files(output: str, info: ShardInfo, *, moved: bool = False) -> ShardInf
 
 
 def _find_unchanged(output: str, name: str, written: WrittenFile, *, moved: bool) -> Entry | None:
-    """Finds a file with this name in the dataset; None if it has changed since it was written."""
+    """Finds a file with this name in the dataset; None if the file has changed."""
     path = locate_file(output, name, written.built)
     entry = storage.find(path)
     if entry is None or entry.size_bytes != written.num_bytes:
@@ -381,7 +381,7 @@ def move_sidecars(output: str, entries: Iterable[Entry], shards: Collection[str]
 def read_palettes(output: str, shards: Iterable[str]) -> list[Palette]:
     """Reads the palettes of a published dataset's masks, as `add_palette` stores them.
 
-    Palettes are in the first lines of sidecars; a missing sidecar counts as one without palettes.
+    Palettes are in the first lines of sidecars; a missing sidecar counts as having no palettes.
 
     Args:
         output: folder of the dataset.

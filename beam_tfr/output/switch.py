@@ -86,7 +86,7 @@ class Switch:
         """Checks the names of all files, because the folder of a switch may come from a stranger.
 
         Raises:
-            ValueError: one of the names is not that of a file in a dataset.
+            ValueError: one of the names cannot be the name of a file in a dataset.
         """
         names = [name for name, _ in self.old] + [file.name for file in self.files[:-1]]
         wrong = [name for name in names if not (name == CARD_FILE or is_of_dataset(name))]

@@ -12,7 +12,7 @@ MAX_VALUES = 1 << 17  # in an entry
 
 
 class _Layout(NamedTuple):
-    """How a file stores its numbers; all types are those of `struct`.
+    """How a file stores its numbers; types are given as in the module `struct`.
 
     Attributes:
         byteorder: "little" or "big".
@@ -65,8 +65,8 @@ class TiffEntry(NamedTuple):
 
     Attributes:
         tag: number that defines what the entry means.
-        kind: type of its values.
-        values: number of its values.
+        kind: type of the values.
+        values: number of the values.
         start: where the values begin in the file.
         size: total size of the values in bytes; the file may end before them.
     """

@@ -65,7 +65,7 @@ def to_source(
     Args:
         image: the opened file.
         frames, bits: as in `Source` and `Decoded`.
-        profile: ICC profile, if Pillow does not find one.
+        profile: ICC profile to use if Pillow does not find one.
         decoder_bytes: memory that the decoder uses per pixel, in addition to the image that it
             makes.
     """
@@ -87,7 +87,7 @@ def load(image: ImageFile.ImageFile, *, bits: int = 8, profile: bytes = b"") -> 
     Args:
         image: from `open_image`.
         bits: as in `Decoded`.
-        profile: ICC profile, if Pillow does not find one.
+        profile: ICC profile to use if Pillow does not find one.
 
     Raises:
         RejectError: `damaged-image`.
@@ -111,7 +111,7 @@ def load(image: ImageFile.ImageFile, *, bits: int = 8, profile: bytes = b"") -> 
 
 
 def loading_bytes(image: ImageFile.ImageFile) -> int:
-    """Computes the memory of a Pillow image and its `Decoded`, without that of the decoder."""
+    """Computes the memory of a Pillow image and its `Decoded`, except the memory of the decoder."""
     is_clear = image.has_transparency_data
     pixel_bytes = _IN_PLACE.get((image.mode, is_clear), _CONVERTED_BYTES) + ALPHA_BYTES * is_clear
     return image.height * image.width * pixel_bytes

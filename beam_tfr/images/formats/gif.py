@@ -42,8 +42,8 @@ class _Frame(NamedTuple):
 
     Attributes:
         picture: the block of its picture.
-        control: content of the control extension before the picture; empty if there is none.
-        profile: ICC profile; empty if there is none.
+        control: content of the control extension before the picture, or empty bytes.
+        profile: ICC profile, or empty bytes.
     """
 
     picture: bytes

@@ -135,7 +135,7 @@ def _to_source(
 
 
 def _memory(header: Header, min_size: Size | None) -> int:
-    """Computes the number of bytes that decoding uses if it scales down to no less than a size."""
+    """Computes how many bytes decoding uses if the decoder may scale down to `min_size`."""
     rows, columns = min_size or (header.height, header.width)
     eighths = max(-(-8 * rows // header.height), -(-8 * columns // header.width))
     if eighths > _MOST_EIGHTHS:
@@ -180,7 +180,7 @@ def _decode(data: bytes, header: Header, min_size: Size | None) -> tuple[Pixels,
 
 
 def _to_reject(message: str, header: Header) -> RejectError:
-    """Makes the reject for a message from the decoder."""
+    """Creates the reject for a message from the decoder."""
     if _UNKNOWN_SAMPLING in message:
         factors = ", ".join(f"{across}x{down}" for across, down in header.sampling)
         return RejectError(
@@ -248,7 +248,7 @@ def _try_decoder(
 
 
 def _can_scale(header: Header) -> bool:
-    """Whether the decoder can scale down to a size that shows the scaling factor.
+    """Whether the decoder can scale down, and its choice of factor shows in the resulting size.
 
     Below 8 pixels, several factors give the same size.
     """

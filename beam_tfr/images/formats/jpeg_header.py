@@ -33,11 +33,11 @@ class Header:
         height, width: in pixels.
         components: ids of the components.
         sampling: sampling factors of each component, across and down.
-        exif: the first EXIF block, from its TIFF header on; empty if there is none.
-        xmp: the first XMP packet; empty if there is none.
+        exif: the first EXIF block, from its TIFF header on, or empty bytes.
+        xmp: the first XMP packet, or empty bytes.
         profile_parts: segments of the ICC profile without their name; each has a number, a count
             and data.
-        adobe_transform: color transform of the Adobe marker; None if there is none.
+        adobe_transform: color transform of the Adobe marker; None if there is no such marker.
         jfif: whether there is a JFIF marker.
         stray: number of bytes between segments that belong to no segment.
         needed: start and end of each segment that decoding needs.
@@ -165,7 +165,8 @@ def join_profile(parts: list[bytes]) -> bytes | None:
     See ICC.1, annex B.4.
 
     Returns:
-        The profile; empty if there are no parts, None if parts are missing, repeated or empty.
+        The profile; empty bytes if there are no parts, None if parts are missing, repeated or
+        empty.
     """
     if not parts:
         return b""
@@ -180,7 +181,7 @@ def without_oddities(data: bytes, header: Header) -> bytes:
     """Copies the parts that decoding an image needs, in a form about which libjpeg does not warn.
 
     Leaves out metadata and stray bytes. Replaces an unknown color transform with the one that
-    libjpeg assumes, and meaningless parameters of a sequential scan with those of the standard.
+    libjpeg assumes, and meaningless parameters of a sequential scan with standard parameters.
     """
     parts = [_SOI]
     if header.jfif:

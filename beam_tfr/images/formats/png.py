@@ -184,7 +184,7 @@ def _check_length(header: _PngHeader, chunks: _Chunks) -> None:
 
 @contextlib.contextmanager
 def _name_xcode(chunks: _Chunks) -> Iterator[None]:
-    """Turns damage into `unsupported-image` if Xcode wrote the file for iPhones."""
+    """Changes rejects for damage to `unsupported-image` if Xcode wrote the file for iPhones."""
     try:
         yield
     except RejectError as error:
