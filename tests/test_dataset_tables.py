@@ -484,11 +484,11 @@ def test_a_dataset_that_is_replaced_meanwhile_is_not_read(tmp_path: Path) -> Non
     ref: ImageRef = next(source.origin.read(source.origin.files[0]))
     file = package.storage.Entry(source.root + ref.key, *ref[1:3], place=ref.place)
     assert read_image(file, read_embedded=datasets.read_embedded).startswith(b"\xff\xd8")
-    with pytest.raises(RunError, match="was replaced by another dataset"):
+    with pytest.raises(RunError, match="another dataset replaced "):
         read_image(file._replace(generation=7), read_embedded=datasets.read_embedded)
     replace(folder)
     for _ in range(2):  # by a process that has read from the dataset, and by another
-        with pytest.raises(BeamTfrError, match="was replaced by another dataset"):
+        with pytest.raises(BeamTfrError, match="another dataset replaced "):
             read_image(file, read_embedded=datasets.read_embedded)
         datasets._lookup.cache_clear()
     with pytest.raises(BeamTfrError, match="replaced"):

@@ -139,9 +139,7 @@ def test_a_dataset_replaced_while_it_is_read_is_told_with_one_request(fake: Fake
     for data in (None, b"", b"{}" * 100_000):
         if data is not None:
             fake.put("set/manifest.json", data)
-        with pytest.raises(
-            DataError, match="was replaced by another dataset, or is being replaced"
-        ):
+        with pytest.raises(DataError, match="another dataset replaced "):
             check_not_replaced(dataset)
 
 
@@ -152,7 +150,7 @@ def test_a_manifest_that_is_stored_compressed_is_that_of_its_dataset(fake: FakeG
     dataset = read_manifest("gs://b/set")
     check_not_replaced(dataset)
     fake.put("set/manifest.json", gzip.compress(data.replace(b"0", b"1")), encoding="gzip")
-    with pytest.raises(DataError, match="was replaced by another dataset"):
+    with pytest.raises(DataError, match="another dataset replaced "):
         check_not_replaced(dataset)
     fake.put("set/manifest.json", data)
     shard = next(split.shards[0].file for split in dataset.splits.values() if split.shards)

@@ -33,7 +33,7 @@ from tests.living_photos import REJECTS, Photos, files_of, fresh, paint, updated
 
 Command = Callable[..., Run]
 NUMBER, SIDE = 600, 128  # more photos than readers read ahead
-REPLACED = "was replaced by another dataset, or is being replaced"
+REPLACED = "another dataset replaced "
 OPTIONS: dict[str, Any] = {
     "encoding": "raw",
     "image_size": 16,
@@ -306,7 +306,7 @@ def test_of_an_update_and_another_run_one_works(
                     "another run",
                     "holds a dataset with different",
                     "the input has changed",
-                    "was replaced",
+                    "another dataset replaced",
                 )
             ), said
     update(dataset, photos)

@@ -6,8 +6,8 @@
     print(difference)
     lost = [record["key"] for record in difference.records("removed")]
 
-`compared_contents` reads the contents of a dataset, `classification` finds the rows that differ by
-comparing numbers that stand for values, and `difference` shows these rows.
+`compared_contents` reads the contents of a dataset, `classification` compares numbers that stand
+for values to find the rows that differ, and `difference` shows these rows.
 
 The contents stay in Arrow's memory and take 150 bytes per record. They are compared column by
 column, which temporarily takes another 250 bytes per record. Two datasets of 1,000,000 records each

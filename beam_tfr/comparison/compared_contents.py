@@ -13,7 +13,7 @@ _COLUMNS = ("key", "class", "split", "source_sha256", "bytes", *LOOKS)  # in eve
 
 
 def read_compared_contents(dataset: Manifest, on_records: Callable[[int], object]) -> Any:
-    """Reads the columns to compare from a dataset's contents, as a `pyarrow.Table`.
+    """Reads the columns to compare from a dataset's contents into a `pyarrow.Table`.
 
     The table has all `_COLUMNS`, with nulls where the contents lack a column, and the columns that
     come from tables, prefixed with `TABLE_PREFIX`.

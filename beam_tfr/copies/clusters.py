@@ -37,8 +37,8 @@ class Clusters(NamedTuple):
             classes, then the others; larger clusters come first in each of these groups.
         too_large: the clusters of more than `MOST_IN_CLUSTER` images, in which only images with
             equal bytes are trusted to be copies.
-        crowded: images outside the clusters that are too large, but which may have more copies,
-            because too many other images look like them.
+        crowded: images that are not in `too_large`, but may have more copies, because too many
+            other images look like them.
     """
 
     trusted: list[Cluster]

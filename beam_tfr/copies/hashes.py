@@ -57,7 +57,7 @@ class Hashes(NamedTuple):
         return near
 
     def distances(self, left: Rows, right: Rows) -> Rows:
-        """Counts the bits in which each pair differs, with one image mirrored if that is fewer."""
+        """Counts the differing bits of each pair, with one image mirrored if fewer then differ."""
         staying = _count_differences(self.staying, left, right)
         turning = _count_differences(self.turning, left, right)
         return (staying + np.minimum(turning, HALF_BITS - turning)).astype(np.int64)

@@ -149,7 +149,8 @@ def find_parts(hashes: Hashes, distance: int, band: int, number_of_parts: int) -
     """Finds the parts of a band that hold the buckets of images, for `link_in_part`.
 
     Returns:
-        The images and the parts of all different pairs of an image and a part: int64 [n] each.
+        Two arrays, int64 [n]: images, and the parts that hold their buckets, without repeated
+        pairs.
     """
     chosen = list[Rows]()
     images = np.arange(len(hashes))

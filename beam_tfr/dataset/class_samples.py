@@ -117,7 +117,7 @@ def _spread(labels: Sequence[int], most: int) -> list[int]:
 
 
 def label_columns(dataset: Manifest) -> list[str]:
-    """Returns a list of the column of the contents that holds classes; empty if none does."""
+    """Returns [the column of the contents that holds classes], or [] if there is no such column."""
     columns = {feature: column.name for feature, column in dataset.contents_columns.items()}
     names = (dataset.names.label, OBJECT_LABEL)
     return [columns[name] for name in names if name in columns][:1]

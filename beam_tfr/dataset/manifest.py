@@ -326,11 +326,8 @@ def check_not_replaced(dataset: Manifest) -> None:
 
 
 def replaced_message(folder: str) -> str:
-    """Returns a message that a dataset was replaced."""
-    return (
-        f"{folder} was replaced by another dataset, or is being replaced, while it was read; read "
-        "it again"
-    )
+    """Returns a message that a dataset was or is being replaced."""
+    return f"another dataset replaced {folder} while it was read; read the folder again"
 
 
 def check_shard_files(dataset: Manifest, splits: Iterable[Split]) -> None:

@@ -50,7 +50,7 @@ def _record_bytes(part: ShardPart) -> float:
 
 
 def _most_bytes(parts: Iterable[ShardPart], records: int) -> float:
-    """Returns how many bytes in files a number of records takes, from the first part on."""
+    """Returns the size, in files, of a number of records that are taken from the first parts."""
     num_bytes = 0.0
     for part in parts:
         taken = min(records, part.take)

@@ -121,7 +121,7 @@ def _find_cure(match: re.Match[str]) -> str:
 
 
 def _last_exception(text: str) -> str:
-    """Returns the last line of a traceback that begins with the name of an exception.
+    """Finds, in a traceback, the last line that begins with the name of an exception.
 
     Removes the names of exceptions that wrap another one. If no line names an exception, returns
     the last line, or an empty string if there are no lines.
