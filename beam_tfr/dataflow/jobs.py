@@ -1,4 +1,4 @@
-"""Creates and follows a Dataflow job: its messages, counters and end, and Ctrl-C."""
+"""Creates a Dataflow job, follows its messages and counters to its end, and handles Ctrl-C."""
 
 import contextlib
 import logging

@@ -284,7 +284,7 @@ class SegmentationMask(Companion):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairedImage(Companion):
-    """Another image of a pair, such as depth or infrared: `pair[0]`."""
+    """Another image of a pair, such as a depth map or an infrared image: `pair[0]`."""
 
     declaration = re.compile(rf"pair{_HANDLING}")
     usage = "pair"

@@ -43,7 +43,7 @@ class PatternPart(NamedTuple):
         pattern: local or gs://.
         before: earlier patterns, whose files are left out; see `order_patterns`.
         start, end: which names in the bucket to list: from `start` on, before `end`; empty for all.
-        archive: the fields of the archive whose images are listed; empty for none.
+        archive: the fields of the archive whose images are listed; empty if there is none.
         may_be_missing: whether the pattern is the path of an image that counts as listed even if it
             does not exist.
     """
@@ -154,7 +154,7 @@ def list_parts(
 
 
 class _Batches:
-    """The listing of a part, which prepares its next batch in a thread of a pool."""
+    """Lists a part in batches; prepares the next batch in a thread of a pool."""
 
     def __init__(self, listing: Iterator[_Listed], pool: Pool) -> None:
         self._listing = listing

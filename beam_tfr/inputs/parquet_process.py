@@ -55,7 +55,7 @@ class Tray:
         self._descriptor = descriptor
 
     def put(self, parts: Iterable[bytes]) -> None:
-        """Replaces the bytes in the tray with some parts, one after another."""
+        """Replaces the bytes in the tray with the given parts, one after another."""
         if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
             os.ftruncate(self._descriptor, 0)
         begin = 0
@@ -229,7 +229,7 @@ class StoredImages(NamedTuple):
         first: number of the first row in its group.
         values: images, each once; None for an image that an earlier answer to the request
             contains.
-        positions: for each row, the position of its image in `values`; -1 for none.
+        positions: for each row, the position of its image in `values`; -1 if it has none.
         numbers: for each of `values`, the number of the stored value, which equal images may share;
             empty if these numbers are not known.
     """
@@ -479,7 +479,7 @@ class _Server:
                 yield StoredImages(first + begin, images, positions)
 
     def _dictionary_bytes(self, group: int, column: str) -> int:
-        """Returns the stated size of a column's dictionary in the file; 0 if it has none."""
+        """Returns the stated size of a column's dictionary in the file; 0 if there is none."""
         about = self._file.metadata.row_group(group)
         for number in range(about.num_columns):
             chunk = about.column(number)

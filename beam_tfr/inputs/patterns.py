@@ -212,7 +212,7 @@ def _match_in_many_ways(parts: Sequence[_Part]) -> bool:
 
 
 def _count_combinations(parts: Sequence[_Part]) -> int:
-    """Counts the patterns without braces that together match the same paths."""
+    """Counts the patterns without braces that together match the same paths as the parts."""
     combinations = 1
     for part in parts:
         if part.members:
@@ -221,7 +221,7 @@ def _count_combinations(parts: Sequence[_Part]) -> int:
 
 
 def _combine(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Yields the patterns without braces that together match the same paths."""
+    """Yields the patterns without braces that together match the same paths as the parts."""
     choices = list[list[list[_Part]]]()
     for part in parts:
         if part.members:

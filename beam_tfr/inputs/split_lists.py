@@ -202,7 +202,7 @@ def _lists_images(path: str, images: _ImagePlaces) -> bool:
 
 
 def _are_there(path: str, lines: Sequence[str], images: _ImagePlaces, *, is_near: bool) -> bool:
-    """Whether images in a file exist: at least one, or half of them if the file is far away.
+    """Whether images mentioned in a file exist: at least one, or half if the file is far away.
 
     Args:
         path, lines: path of the file, and its lines.

@@ -141,7 +141,7 @@ def _find_directory(opened: IO[bytes]) -> _Place:
 
 
 def _find_directory_64(opened: IO[bytes], end: int) -> _Place | None:
-    """Returns the place of the directory in a zip with 64-bit numbers; None if it has none.
+    """Returns the place of the directory in a zip with 64-bit numbers; None for other zips.
 
     Args:
         end: where the record that ends the directory of every zip begins.

@@ -223,7 +223,7 @@ def inspect(
 def _read_of_each_class(
     dataset: Manifest, split: str | None, number: int
 ) -> Iterator[InspectedRecord]:
-    """Reads a number of records, including some of each class.
+    """Reads the given number of records, including some of each class.
 
     Raises:
         DataError: contents or records are missing or damaged.

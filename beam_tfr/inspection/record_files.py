@@ -39,7 +39,7 @@ class InspectedFiles:
 
     Attributes:
         files: the files.
-        manifest: manifest of the dataset that they belong to; None without one.
+        manifest: manifest of the dataset that the files belong to; None if there is none.
         problem: why the folder holds only part of a dataset; otherwise empty.
     """
 
@@ -49,7 +49,7 @@ class InspectedFiles:
 
     @property
     def num_records(self) -> int:
-        """The number of records according to the manifest; 0 without one."""
+        """The number of records according to the manifest; 0 without a manifest."""
         return sum(file.num_records or 0 for file in self.files)
 
 
@@ -103,7 +103,7 @@ def _is_unfinished(folder: str) -> bool:
 
 
 def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
-    """Lists the files of one split of a dataset, or of all, in the usual order of splits.
+    """Lists the files of one split of a dataset, or of all splits in their usual order.
 
     Raises:
         UsageError: there is no such split, or it has no records.
@@ -120,7 +120,7 @@ def _list_shards(dataset: Manifest, split: str | None) -> list[InspectedFile]:
 def read_records(
     files: Sequence[InspectedFile], start: int
 ) -> Iterator[tuple[int, InspectedRecord]]:
-    """Yields the records of some files in order, each with the index of its file.
+    """Yields the records of the given files in order, each with the index of its file.
 
     Files in a dataset are read from record `start` on.
 

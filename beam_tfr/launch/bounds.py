@@ -2,7 +2,7 @@
 
 Before a run, a command looks at the first files and rows to find out what they are and whether they
 are unusual. For valid input, this takes seconds and a few hundred MB, however large the input is.
-Each kind of file has limits of its own (docs/reliability.md). The limits here are for files that
+Each kind of file has limits of its own (docs/reliability.md). The bounds here are for files that
 those limits do not foresee, such as a small file that expands without end.
 """
 

@@ -118,7 +118,7 @@ def _import_runner(flags: Sequence[str]) -> None:
 
 
 def choose_runner(beam_options: PipelineOptions, flags: Sequence[str]) -> PipelineRunner:
-    """Returns the runner that --runner names; by default a local runner that uses all cores.
+    """Returns the runner that --runner names; by default, a local runner that uses all cores.
 
     DirectRunner means the FnApiRunner here, because Beam's DirectRunner first tries to download
     another engine.

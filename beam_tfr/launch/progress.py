@@ -44,7 +44,7 @@ class Reporter:
             self._progress(count_progress(self._planned, counters))
 
     def _read_progress(self) -> Progress | None:
-        """Reads the progress from the folder; None if there is no readable plan yet."""
+        """Reads the progress from the folder; returns None if there is no readable plan yet."""
         with contextlib.suppress(OSError):
             return self._step.progress()
         return None

@@ -1,8 +1,8 @@
 """Repairs a dataset: rebuilds broken shards from the original sources.
 
 The manifest does not change. Each shard is replaced atomically, and only with a file that has the
-SHA-256 in the manifest, so a repair never makes a dataset worse, even if it is killed. Each repair
-first reads the whole dataset.
+SHA-256 in the manifest, so a repair never makes a dataset worse, even if the repair is killed. Each
+repair first reads the whole dataset.
 """
 
 import functools

@@ -69,7 +69,7 @@ def choose_base(
 
 
 class _Comparison:
-    """A comparison of a dataset with the one that its update makes.
+    """A comparison of a dataset with the dataset that its update makes.
 
     Attributes:
         is_relisted: whether the input is the list of images that the dataset was made from.

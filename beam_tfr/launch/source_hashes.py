@@ -82,7 +82,7 @@ def _read_hashes(
 
 
 def _read_batches(file: storage.Entry, columns: list[str]) -> Iterator[Any]:
-    """Yields batches of some columns of contents that this run has written or checked.
+    """Yields batches of the given columns of contents that this run has written or checked.
 
     On gs://, reads no other column of a file.
 

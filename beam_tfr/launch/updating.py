@@ -206,8 +206,8 @@ def remove(
         say(_describe_dropped(images.dropped_copies))
     if not is_summarized(dataset):
         say(
-            f"{dataset.folder} has too many images to search for copies of these; `beam-tfr "
-            "duplicates` lists all copies"
+            f"{dataset.folder} has too many images to search for copies of the removed ones; "
+            "`beam-tfr duplicates` lists all copies"
         )
     keep = UpdateOptions(codecs="keep")
     result = update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)

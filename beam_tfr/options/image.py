@@ -21,7 +21,7 @@ class ImageOptions(Checked):
     """The options that control how images are decoded, resized, encoded and rejected.
 
     Raises:
-        UsageError: a value is not allowed, or an option has no effect with the others.
+        UsageError: a value is not allowed, or an option has no effect with the other options.
     """
 
     image_size: tuple[int, int] = _look(

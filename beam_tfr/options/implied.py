@@ -112,7 +112,7 @@ def optional_columns(table: str) -> Sequence[str]:
     """Returns the columns of a table that `*` leaves out, judging by the table's name.
 
     These are masks in annotations, which cost time and bytes; boxes whose sides are also columns;
-    the confidence of predictions; and columns of Pascal VOC that may replace others.
+    the confidence of predictions; and columns of Pascal VOC that may replace other columns.
     """
     if may_hold_images(table):
         return [BOXES]

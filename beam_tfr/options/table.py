@@ -150,7 +150,7 @@ class Checked:
                 self._check_beside_others(name, about)
 
     def complete_options(self) -> None:
-        """Sets the options that follow from others."""
+        """Sets the options that follow from other options."""
 
     def check_combination(self) -> None:
         """Checks rules that the table of options cannot express.

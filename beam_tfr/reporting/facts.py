@@ -341,7 +341,7 @@ class Facts:
         return chosen
 
     def _choose_unlike(self) -> Iterator[_Choice]:
-        """Yields records whose boxes or masks differ from the others."""
+        """Yields records whose boxes or masks differ from those of other records."""
         if self._unlike_boxes:
             names = self._dataset.class_names
             values = {
@@ -373,7 +373,7 @@ class Facts:
         return find_duplicates(self._dataset, read_images(self._dataset), distance)
 
     def _choose_clusters(self) -> list[dict[str, Any]]:
-        """Chooses some clusters: first those across splits or classes, then by similarity."""
+        """Chooses clusters, sorted by whether they cross splits or classes, then by similarity."""
         if self._copies is None:
             return []
         clusters = itertools.islice(self._copies.clusters(), _MOST_COMPARED_CLUSTERS)

@@ -113,7 +113,7 @@ def _describe_imbalance(dataset: Manifest) -> Iterator[str]:
 
 
 class Drift(NamedTuple):
-    """A class that is much rarer or more frequent in a split than in the others.
+    """A class that is much rarer or more frequent in a split than in the other splits.
 
     Attributes:
         times: by how much the numbers differ: a factor above 1.

@@ -147,7 +147,8 @@ def look_at_masks(dataset: Manifest, copied: Collection[int]) -> MaskSamples:
 
     Args:
         dataset: the dataset.
-        copied: records with copies in other splits, which do not count for what a split lacks.
+        copied: records with copies in other splits; their masks do not count when a split lacks a
+            value.
 
     Raises:
         DataError: a record is damaged, or the dataset was replaced.

@@ -1,4 +1,4 @@
-"""Finds rows whose class differs from that of their neighbors, in data where few rows differ."""
+"""Finds rows whose class differs from that of their neighbors, in data where this is rare."""
 
 from typing import NamedTuple
 

@@ -30,7 +30,7 @@ from beam_tfr.schema.errors import UsageError
 class ReportPage(Printable):
     """A page about a dataset.
 
-    A notebook shows it; `save` writes it.
+    A notebook displays the page; `save` writes it to a file.
 
     Attributes:
         manifest: manifest of the dataset.

@@ -70,7 +70,7 @@ def _read_colors(samples: bytes) -> tuple[int, ...]:
 
 
 def add_palette(kept: list[Palette], palette: Palette) -> None:
-    """Adds a palette to those kept for some masks.
+    """Adds a palette to the palettes kept for a set of masks.
 
     At most two are kept: one joined from all masks that agree, and the first one that conflicts
     with it.

@@ -184,7 +184,7 @@ class Plan:
         return sum(split.num_shards for split in self.splits.values())
 
     def shards(self) -> list[str]:
-        """Lists the names of all planned shards, by split, then number."""
+        """Lists the names of all planned shards, by split, then by number."""
         names = list[str]()
         for split, plan in sorted(self.splits.items()):
             for number in range(plan.num_shards):

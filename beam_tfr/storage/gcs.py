@@ -261,7 +261,7 @@ class GcsPendingFile(PendingFile):
 
     Args:
         path: path of the object.
-        replaced: generation of the object to replace; 0 for none.
+        replaced: generation of the object to replace; 0 if there is none.
     """
 
     def __init__(self, path: str, replaced: int) -> None:

@@ -126,7 +126,7 @@ def blob(path: str) -> Blob:
 def retrying(
     deadline: float | waits.Deadline = DEADLINE_S, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Retry:
-    """Retries after transient failures, with exponential backoff or as Retry-After requests.
+    """Retries after transient failures, with exponential backoff or after the time in Retry-After.
 
     Args:
         deadline: when to give up; a number is in seconds from now.

@@ -66,7 +66,7 @@ def _hash_expected(manifest: Manifest) -> dict[str, str]:
 
 
 def _find_differing(manifest: Manifest, expected: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields the problems of files whose SHA-256 is not the expected one."""
+    """Yields the problems of files with an unexpected SHA-256."""
     for file, sha256 in expected.items():
         path = storage.join(manifest.folder, file)
         try:
