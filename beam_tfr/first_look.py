@@ -40,6 +40,7 @@ from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
+from beam_tfr.layouts.same_names import describe_same_names
 from beam_tfr.layouts.sample_folders import describe_sample_folders
 from beam_tfr.layouts.split_names import describe_split_names, is_split_word
 from beam_tfr.layouts.twin_names import describe_twins
@@ -283,7 +284,8 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
     companions = masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
     yield companions
     if not companions and source.layout.parts[-2:] == ("{label}", "*"):
-        yield describe_sample_folders(folders, names_in)
+        samples = describe_sample_folders(folders, names_in)
+        yield samples or describe_same_names(folders, names_in)
 
 
 def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -> Iterator[str]:

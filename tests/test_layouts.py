@@ -37,6 +37,7 @@ from beam_tfr.layouts.named_classes import suggest_layout
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.parsing import parse_layout
+from beam_tfr.layouts.same_names import describe_same_names
 from beam_tfr.layouts.sample_folders import describe_sample_folders
 from beam_tfr.layouts.twin_names import describe_twins
 from beam_tfr.layouts.unnamed_masks import FileKind
@@ -1248,6 +1249,13 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
         (["visible/train", "infrared/train", "visible/test", "infrared/test"], True),  # LLVIP
         (["train/vi", "train/ir", "test/vi", "test/ir"], True),  # MSRS
         (["train/data", "train/gt", "test/data", "test/gt"], True),  # DeRaindrop
+        (["image_2", "image_3", "disp_occ_0", "flow_occ", "obj_map"], True),  # KITTI
+        (["left", "right"], True),
+        (["x/fast/left", "x/fast/right", "x/slow/left", "x/slow/right"], True),  # SceneFlow
+        (["left", "right", "up"], False),
+        (["left_hand", "right_hand"], False),
+        (["eye_left", "eye_right"], False),
+        (["image_2", "image_3", "overflow"], False),
         (["data/cat", "data/dog"], False),
         (["vi", "vii"], False),
         (["cat", "dog"], False),
@@ -1314,6 +1322,33 @@ def test_folders_of_samples_are_told(names: Sequence[str], is_told: bool) -> Non
     assert bool(describe_sample_folders(folders, names_in)) == is_told
     assert not describe_sample_folders(folders[:2], names_in)
     assert not describe_sample_folders(folders, other_names_in)
+
+
+@pytest.mark.parametrize(
+    ("stems", "is_told"),
+    [
+        (["aachen_000019", "bonn_000019", "cologne_7", "kiel_1", "ulm_2"], True),
+        (["000000000139", "000000000285", "000000000632", "000000000724", "000000001296"], True),
+        (["0001", "0002", "0003", "0004", "0005"], False),
+        (["image_0001", "image_0002", "image_0003", "image_0004", "image_0005"], False),
+        (["00000_00000", "00000_00001", "00001_00000", "00001_00001", "00002_00000"], False),
+        (["frame30", "frame60", "frame90", "frame120", "frame300"], False),
+        (["056_0001", "056_0002", "056_0003", "056_0004", "056_0007"], False),
+        (["a", "b", "c"], False),
+    ],
+)
+def test_class_folders_with_the_same_names_are_told(stems: Sequence[str], is_told: bool) -> None:
+    def names_in(folder: str) -> Sequence[str]:
+        return [f"{stem}.{'png' if folder == 'x/sketch' else 'jpg'}" for stem in stems]
+
+    def other_names_in(folder: str) -> Sequence[str]:
+        return [f"{folder[-1]}{stem}.jpg" for stem in stems]
+
+    text = describe_same_names(["x/photo", "x/sketch", "y/cat"], names_in)
+    assert bool(text) == is_told
+    assert ("the folders x/photo, x/sketch hold files with the same names" in text) == is_told
+    assert not describe_same_names(["x/photo", "x/sketch"], other_names_in)
+    assert not describe_same_names(["x/photo", "y/sketch"], names_in)
 
 
 def test_commands_for_pairs_hold_only_plain_names() -> None:

@@ -22,7 +22,12 @@ _WORD = (
 # Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
 _PAIR_FOLDER = NamePattern(
     rf"(?i)(?P<before>.*?[-_ ])??(?P<word>{_WORD}"
-    r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ])))(?:[-_ ].*|res)?"
+    r"|im(?:g|age)?[-_ ]?[0-9ab]|t(?:ime)?[-_ ]?[12]|(?-i:[AB](?![-_ ]))"
+    r"|(?<![-_ ])(?:left|right|(?:cam|view)[0-9])(?![-_ ]))(?:[-_ ].*|res)?"
+)
+# Names of folders next to pairs that hold what is measured between them: KITTI's disp_occ_0.
+_MEASURED = NamePattern(
+    r"(?i)(?:.*[-_ ])?(?:disp(?:arity)?|depth|flow|obj_map|occlusions?)(?:[-_ ].*)?"
 )
 WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
 _PLAIN_NAME = re.compile("[A-Za-z0-9_-]+")
@@ -112,14 +117,19 @@ def find_pair_folders(
     """
     places = _group_folders(folders)
     in_places = {folder.path for group in places.values() for folder in group}
-    if any(folder not in in_places and not is_of_masks(folder) for folder in folders):
+    if any(folder not in in_places and not _goes_with_pairs(folder) for folder in folders):
         return {}
     pairs = {
         place: group for place, group in places.items() if _are_pairs(group, folders, names_in)
     }
     in_pairs = {folder.path for group in pairs.values() for folder in group}
     images = sum(folders[path] for path in in_pairs)
-    return pairs if images * 2 >= sum(folders.values()) else {}
+    return pairs if images * 2 >= sum(folders[path] for path in in_places) else {}
+
+
+def _goes_with_pairs(folder: str) -> bool:
+    """Whether a folder is named like one of masks or measurements, not like one of a class."""
+    return is_of_masks(folder) or any(map(_MEASURED.fullmatch, folder.split("/")))
 
 
 def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
