@@ -93,7 +93,6 @@ def _cluster_linked(
     """Makes clusters from linked images.
 
     Args:
-        images: the images of the dataset.
         equal: components of images with equal bytes.
         near: components of images with equal bytes or similar hashes.
         crowded: the images that may have more copies.

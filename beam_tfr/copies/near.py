@@ -57,13 +57,7 @@ class Linked(NamedTuple):
 
 
 class _Comparison(NamedTuple):
-    """Compares images, and links those that are near.
-
-    Attributes:
-        hashes: the hashes of the images.
-        components: the components of the images.
-        distance: number of bits by which two near hashes may differ.
-    """
+    """Compares images, and links those whose hashes differ by at most `distance` bits."""
 
     hashes: Hashes
     components: Components
@@ -110,9 +104,7 @@ def _link_by_bands(comparison: _Comparison, bands: Sequence[Sequence[_Bit]]) -> 
 def _link_crowded(comparison: _Comparison, crowded: Rows) -> Linked:
     """Links images from crowded buckets by other bands.
 
-    Args:
-        comparison: compares the images; near images that share a bucket are already linked.
-        crowded: the images from crowded buckets.
+    Near images that share a bucket in the first bands are already linked.
     """
     components = comparison.components
     distance = comparison.distance
@@ -326,7 +318,6 @@ def _sort_out_buckets(
         keys: the bucket at each place, sorted.
         images: the image at each place.
         places: the places at which a bucket continues.
-        components: the components of the images.
 
     Returns:
         The places in buckets without linked neighbors, and those in buckets where some, but not
@@ -346,7 +337,6 @@ def _link_each(comparison: _Comparison, keys: UInt64, images: Rows, places: Rows
     """Compares each image in a bucket with all others except its neighbors, in several steps.
 
     Args:
-        comparison: compares the images.
         keys: the bucket at each place, sorted.
         images: the image at each place.
         places: the places whose images are compared with those that follow in the bucket.
@@ -366,7 +356,6 @@ def _link_blocks(comparison: _Comparison, keys: UInt64, images: Rows) -> None:
     compared with each other.
 
     Args:
-        comparison: compares the images.
         keys: the bucket at each place.
         images: the image at each place.
     """

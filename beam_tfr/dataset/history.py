@@ -114,7 +114,6 @@ def _count_changes(before: Manifest, counts: Counts, earlier: Mapping[str, int])
     """Counts the images that changed, for each of the `CHANGE_KINDS`.
 
     Args:
-        before: the dataset before the update.
         counts: counts of all records; `counts.before` counts the copied records.
         earlier: number of changes in an earlier step, by kind.
     """

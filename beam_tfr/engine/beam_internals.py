@@ -316,10 +316,6 @@ class _Follower(threading.Thread):
     """A thread that waits for the end of a worker process, or ends the worker on Beam's request.
 
     A worker that has lost one of its threads might never end by itself.
-
-    Args:
-        follow: function that waits for the worker.
-        end: function that ends the worker.
     """
 
     def __init__(self, follow: Callable[[], None], end: Callable[[], None]) -> None:
@@ -457,7 +453,6 @@ def _replaced_part(path: str, replace: Callable[[Any], Any]) -> Iterator[None]:
     Blocks in several threads wait for each other.
 
     Args:
-        path: path of the part.
         replace: function that takes the part and returns its replacement.
     """
     owner_path, name = re.fullmatch(r"(.+)[.:](\w+)", path).groups()  # type: ignore[union-attr]

@@ -48,7 +48,6 @@ class _Python(subprocess.Popen[bytes]):
 
     Args:
         call: the call, such as "run()".
-        environment: environment variables of the process.
         descriptors: the file descriptors that the process inherits.
     """
 

@@ -159,7 +159,6 @@ def _count_pixels(share: float, side: int, *, first: int = 0) -> str:
 
     Args:
         share: the fraction, a 32-bit float.
-        side: length of the side, in pixels.
         first: the number of the first pixel.
     """
     pixels = share * side

@@ -124,10 +124,7 @@ def _check_keypoints(path: str, objects: int, keypoints: int) -> None:
     """Checks that the label file of an image would not contain too many keypoints.
 
     Args:
-        path: path of the image.
-        objects: number of objects in the image.
         keypoints: number of keypoints to write for each object.
-
     Raises:
         DataError: the file would contain too many keypoints.
     """

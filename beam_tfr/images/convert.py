@@ -192,12 +192,7 @@ class _Described(NamedTuple):
 
 
 def _describe(pixels: Pixels, picture: Pixels) -> _Described:
-    """Describes the pixels of a record.
-
-    Args:
-        pixels: all pixels.
-        picture: the pixels without margins.
-    """
+    """Describes the pixels of a record; `picture` holds the pixels without margins."""
     channel_sums = sum_channels(pixels)
     picture_sums = channel_sums
     if picture.shape != pixels.shape:

@@ -135,7 +135,6 @@ class _Process(GuardedProcess):
         """Creates the reject for an image that ended the process while the image was decoded.
 
         Args:
-            options: options of the conversion.
             message: what the decoder printed before the process ended.
         """
         status = self.process.returncode

@@ -279,9 +279,7 @@ def _clear_work_folder(output: str, plan: Plan | None, run_id: str) -> None:
     Locks, marks of attempts and the plan stay; the caller replaces the plan at once.
 
     Args:
-        output: folder of the dataset.
         plan: the plan to resume, whose finished shards stay; None to begin a new plan.
-        run_id: id of this run.
     """
     entries = _list_own_files(output, run_id)
     finished = _find_finished(plan, entries) if plan else set[str]()

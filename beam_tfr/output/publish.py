@@ -81,11 +81,7 @@ def find_published(
 
 
 class _FilesBeside:
-    """The files next to the shards, while they are written to the work folder.
-
-    Args:
-        folder: the output folder.
-    """
+    """The files next to the shards, while they are written to the work folder."""
 
     def __init__(self, folder: str) -> None:
         self._work_folder = work_path(folder, "")
@@ -189,7 +185,6 @@ def _find_duplicates(
     """Returns the facts about copies for the manifest, from the contents of the shards.
 
     Args:
-        folder: the output folder.
         fields: the content of the manifest without copies.
         shards: the shards that have a file, in the order of the manifest.
     """
@@ -227,8 +222,6 @@ def _check_as_written(folder: str, files: Sequence[BuiltFile], existing: Sequenc
     """Checks by size and generation that the files of all shards are as they were written.
 
     Args:
-        folder: the output folder.
-        files: the files.
         existing: the files in the output folder; this function lists the work folder.
 
     Raises:
@@ -255,8 +248,6 @@ def _list_old_files(
     """Lists the names and generations of the old dataset's files, which are replaced or removed.
 
     Args:
-        folder: the output folder.
-        existing: the files in the folder.
         metadata: names of the new files for other programs.
         owner: name of the dataset whose files are removed; an empty string for any dataset.
     """

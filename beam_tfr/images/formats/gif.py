@@ -136,9 +136,7 @@ def _load_whole(data: bytes, box: _Box) -> Any:
     was written.
 
     Args:
-        data: a whole file.
         box: the part of the canvas that the file must fill.
-
     Raises:
         RejectError: `damaged-image`.
     """
