@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--sha256",
         metavar="FILE",
-        help="file with the SHA-256 of a source file per line, in hex; - for standard input",
+        help="file with one SHA-256 of a source file per line, in hex; - for standard input",
     )
     add_where(chosen, "column of the contents and its value: class=cat")
     parser.add_argument(

@@ -201,7 +201,7 @@ def _is_json(text: str) -> bool:
 
 
 def split_boxes(cell: Any) -> list[Any]:
-    """Splits a cell into the numbers of its box; if there are several, into a list for each box.
+    """Splits a cell into the numbers of its box; if it has several boxes, into a list for each.
 
     In addition to the lists of `split_cell`, a string may hold four numbers, such as `5 6 20 15` or
     `(5, 6, 20, 15)`, or several such boxes separated by semicolons.

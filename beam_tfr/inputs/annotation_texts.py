@@ -83,7 +83,7 @@ def describe_text(begin: bytes) -> str:
 
 def _describe_values(begin: bytes) -> str:
     """Says how to make a table from lines with a path and values, such as 1.jpg 0."""
-    start = "names images with values"
+    start = "lists images with values"
     separator, rows = _split_rows(begin)
     if not rows:
         return f"{start}, but their number varies: write a CSV for `table=`, with a row per image"
@@ -306,7 +306,7 @@ _KINDS: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     ),
     (
         _has_texts_behind_tabs,
-        "names images, with a text or class after a tab: with pandas, read_csv(FILE, sep='\\t', "
+        "lists images, with text or a class after a tab: with pandas, read_csv(FILE, sep='\\t', "
         "names=['path', 'text'], dtype=str, na_filter=False, quoting=3)"
         ".to_csv(FILE[:-3] + 'csv', index=False) writes a table: read it with `table=`, "
         "`uri_column=path` and `feature_columns=text:bytes` or `label_column=text`",

@@ -163,7 +163,7 @@ class SkippedFiles:
                 self._unused.pop(number, None)  # another thread may have removed it
 
     def _note_annotations(self, path: str) -> None:
-        """Records a file that may hold annotations, if it is one of the first."""
+        """Records a file that may hold annotations, if it is one of the first such files."""
         extension = annotation_extension(path)
         if extension is None or path in self._paths:
             return

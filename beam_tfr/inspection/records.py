@@ -22,7 +22,7 @@ from beam_tfr.schema.feature_names import ARRAY_RAW, RAW
 
 Values = dict[str, list[Any]]  # feature -> values: bytes, int or float
 MAX_VALUES = 8  # values shown from a list
-MAX_TEXT = 80  # characters shown from a text
+MAX_TEXT = 80  # characters shown from a string
 _TENSORS = (RAW, ARRAY_RAW)
 
 

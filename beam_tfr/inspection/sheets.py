@@ -72,7 +72,7 @@ def contact_sheet(
 
 
 def draw_records(rows: Sequence[Sequence[tuple[InspectedRecord, str]]]) -> PillowImage.Image:
-    """Draws rows of thumbnails, from records and the text below each."""
+    """Draws rows of thumbnails, given the records and the text below each of them."""
     records = [record for row in rows for record, _ in row]
     drawn = []
     for row in rows:

@@ -263,7 +263,7 @@ class Result(Printable):
 
     @property
     def images_per_second(self) -> float:
-        """The speed of this run, without images that an earlier run had finished."""
+        """The speed of this run, not counting images that an earlier run had finished."""
         if not self.fresh:
             return 0.0
         converted: int = self.counts["matched"] - self.run["resumed"]

@@ -188,7 +188,7 @@ class Checked:
         raise UsageError(reason, option=name, value=about.spell(getattr(self, name)))
 
     def refuse_beside(self, name: str, other: str, reason: str) -> NoReturn:
-        """Raises the UsageError for an option that has no effect along with another."""
+        """Raises the UsageError for an option that has no effect together with another option."""
         raise UsageError(
             f"`{name}=` has no effect with {spell_option(other, getattr(self, other))}: {reason}"
         )
@@ -217,7 +217,7 @@ class Checked:
                 raise UsageError(f"`{name}=` and `{other}=` cannot be combined: {reason}")
 
     def _check_has_effect(self, name: str, other: str, values: tuple[str, ...]) -> None:
-        """Checks that an option has an effect along with another.
+        """Checks that an option has an effect together with another option.
 
         The other option must have one of `values` or, if `values` is empty, must be set.
         """

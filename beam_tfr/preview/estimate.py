@@ -65,6 +65,6 @@ class Estimate:
         return START_S + self._cpu_seconds_of(self.plan.matched - copied) + COPY_S * copied
 
     def _cpu_seconds_of(self, images: int) -> float:
-        """Returns the CPU time to convert some images, in seconds."""
+        """Returns the CPU time to convert this number of images, in seconds."""
         per_image_s = self.sample.cpu_s / max(self.sample.written, 1)
         return images * (per_image_s * BUSY + OVERHEAD_S)

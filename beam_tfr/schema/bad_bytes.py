@@ -2,7 +2,7 @@
 
 import codecs
 
-# Converts bytes of CP1252 in a text that is UTF-8 otherwise.
+# Converts bytes of CP1252 in text that is otherwise UTF-8.
 _TO_UTF8 = (
     'python3 -c \'import codecs, sys; codecs.register_error("old", lambda e: '
     '(e.object[e.start:e.end].decode("cp1252", "replace"), e.end)); '

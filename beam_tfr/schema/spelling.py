@@ -31,7 +31,7 @@ def spell_option(name: str, *values: object) -> str:
 
 
 def quote_word(word: str, placeholder: str) -> str:
-    """Quotes a word of a command in a message for a shell.
+    """Quotes, for a shell, a word of a command in a message.
 
     Returns the placeholder instead of a word that cannot be shown: one with a backtick, which ends
     code in messages; with a character that is escaped when printed, such as a line break; or a

@@ -29,7 +29,7 @@ _KEPT_FORMATS = [form.encode() for form in KEPT_FORMATS]
 
 
 def option_problems(record: Mapping[str, Any], options: ImageOptions) -> Iterator[str]:
-    """Yields the values about the image and its source that the options do not allow."""
+    """Yields messages about values of the image and its source that the options do not allow."""
     colorspace = b"Gray" if record[CHANNELS] == 1 else b"RGB"
     expected: dict[str, Sequence[Any]] = {
         CHANNELS: _expected_channels(options),
