@@ -17,8 +17,9 @@ import pytest
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.inputs import key_lists, patterns
 from beam_tfr.inputs.key_lists import KeyList, read_keys
+from beam_tfr.launch import updating
 from beam_tfr.output import copy_details, removed
-from beam_tfr.schema.errors import UsageError
+from beam_tfr.schema.errors import InterruptedRunError, UsageError
 from beam_tfr.schema.items import Reject
 from tests.conftest import Run
 from tests.converted import once
@@ -504,3 +505,26 @@ def test_errors_name_the_folder_as_it_was_given(
         run = beam_tfr(*command)
         told = f"beam-tfr {command[0]}: {finished}: contains a link, .beam_tfr, and files in its "
         assert (run.code, told in run.err) == (2, True), run.err
+
+
+def test_a_failed_run_says_that_the_images_are_listed(
+    place: Path, beam_tfr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_of(place / "d")
+    keys = write_lines(place / "keys.txt", "cat/1.jpg")
+    with monkeypatch.context() as patch:
+        patch.setattr(updating, "update", raise_interrupt)
+        ended = beam_tfr("remove", place / "d", "--keys", keys)
+    assert ended.code == 130
+    assert ended.err.endswith(
+        "beam-tfr remove: interrupted\nOnly removed.txt was written: it keeps these images out of "
+        "updates. Run the same command again to take them down now\n"
+    )
+    files, _ = split_removed(place / "d")
+    assert files == before
+    done = beam_tfr("remove", place / "d", "--keys", keys)
+    assert (done.code, "removed: 2 records" in done.out) == (0, True)
+
+
+def raise_interrupt(*_: object, **__: object) -> None:
+    raise InterruptedRunError("interrupted")

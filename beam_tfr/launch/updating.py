@@ -37,8 +37,9 @@ from beam_tfr.output.removed import (
 from beam_tfr.pipeline import Convert
 from beam_tfr.schema.dataset import REMOVED_FILE
 from beam_tfr.schema.differences import join_texts
-from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.errors import DataError, InterruptedRunError, RunError, UsageError
 from beam_tfr.schema.renames import compose_renames, parse_renames
+from beam_tfr.schema.untrusted import quote
 from beam_tfr.sources import Input, open_source
 
 _OUTCOME = Outcome("the dataset is unchanged", "run the same command again to resume")
@@ -210,7 +211,14 @@ def remove(
             "`beam-tfr duplicates` lists all copies"
         )
     keep = UpdateOptions(codecs="keep")
-    result = update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
+    try:
+        result = update(folder, {}, keep, beam_flags, command="remove", progress=progress, say=say)
+    except (DataError, RunError, InterruptedRunError) as error:
+        raise type(error)(
+            *error.args,
+            f"Only {REMOVED_FILE} was written: it keeps these images out of updates. Run the same "
+            "command again to take them down now",
+        ) from error
     return dataclasses.replace(result, copies_that_stay=images.copies_that_stay)
 
 
@@ -297,7 +305,7 @@ def _open_new(options: ConvertOptions, dataset: Manifest, changes: Mapping[str, 
         return open_source(options, dataset.options.get("classes"))
     except UsageError as error:
         column = options.split_column
-        is_missing = f"there is no column {column!r}" in str(error)
+        is_missing = f"there is no column {quote(column)}" in str(error)
         if not column or "split_column" in changes or not is_missing:
             raise
         raise UsageError(
