@@ -13,6 +13,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -221,13 +222,17 @@ def test_reading_and_finding(tmp_path: Path) -> None:
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(tmp_path / "socket"))
     with pytest.raises(OSError, match="it is a folder"):
         storage.read_bytes(str(tmp_path))
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OSError, match="it is a pipe, not a file: write it to a file first"):
         storage.read_bytes(str(tmp_path / "pipe"))
+    with pytest.raises(OSError, match="it is a socket or a device, not a file"):
+        storage.read_bytes(str(tmp_path / "socket"))
     with pytest.raises(FileNotFoundError):
         storage.read_bytes(str(tmp_path / "nowhere"))
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OSError, match="it is a device, not a file"):
         storage.read_bytes("/dev/zero", max_bytes=10)
 
 

@@ -22,6 +22,7 @@ from beam_tfr.output import claim
 from beam_tfr.schema.errors import RejectError
 from beam_tfr.schema.plan import Plan
 from tests.conftest import Run, as_nobody, files_of, finished_shards
+from tests.converted import SAMPLE
 from tests.fake_gcs import FakeGcs
 from tests.gcs_fixtures import Clock
 
@@ -345,3 +346,26 @@ def test_a_file_that_grows_gives_no_byte_more_than_it_had(
     )
     assert storage.read_bytes(str(path), max_bytes=10) == bytes(11)
     assert asked == [100, 100, 11]
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [
+        ("--table", "a.csv"),
+        ("--table", "a.parquet"),
+        ("--input", "a.tar"),
+        ("--input", "a.zip"),
+        ("--input_list", "a.txt"),
+        ("--classes", "a.txt"),
+    ],
+)
+def test_a_pipe_is_not_called_damaged(
+    tmp_path: Path, beam_tfr: Command, flag: str, name: str
+) -> None:
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    source = ["--input", SAMPLE] if flag == "--classes" else []
+    run = beam_tfr("plan", *source, flag, pipe)
+    assert run.code == 2
+    assert run.err.startswith(f"beam-tfr plan: {flag} {pipe}: cannot be ")
+    assert ": it is a pipe, not a file: write it to a file first" in run.err

@@ -190,7 +190,7 @@ def test_flipped_bit_is_located_and_the_rest_is_read(dataset: pathlib.Path) -> N
         (lambda d: [(d / TEST_0).unlink(), (d / TEST_0).mkdir()], f"{TEST_0}: "),
         (
             lambda d: [(d / TEST_0).unlink(), subprocess.run(["mkfifo", d / TEST_0], check=True)],
-            f"{TEST_0}: cannot be read: not a regular file",
+            f"{TEST_0}: cannot be read: it is a pipe, not a file",
         ),
         (
             lambda d: (d / "manifest.json").write_text((d / "manifest.json").read_text() + "\n"),

@@ -142,9 +142,14 @@ class Member(NamedTuple):
 
 
 class RangeReader(io.RawIOBase):
-    """A listed file, read in ranges of bytes."""
+    """A listed file, read in ranges of bytes.
+
+    Raises:
+        OSError: it is not a file.
+    """
 
     def __init__(self, file: storage.Entry) -> None:
+        storage.check_is_file(file)
         self.file = file
         self._position = 0
         note_path(file.path, file.size_bytes)

@@ -359,6 +359,7 @@ class ParquetFile:
 
     def _open_twice(self) -> OpenedFile:
         """Opens the file; if the first process ends, tries again with a second one."""
+        storage.check_is_file(self._file)
         try:
             answer = self._ask(OpenFile(self._file.size_bytes))
         except _EndedError:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
+from beam_tfr.console.terminal import shorten
 from beam_tfr.schema.dataset import WORK_FOLDER
 from beam_tfr.schema.errors import UsageError, check_text
 from beam_tfr.storage import opened
@@ -81,7 +82,7 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
             raise ValueError("must be a path")
         return backend_of(text).complete_path(check_text(text))
     except ValueError as error:
-        message = str(error) if option else f"{text}: {error}"
+        message = str(error) if option else f"{shorten(str(text))}: {error}"
         raise UsageError(message, option=option, value=text) from None
 
 
@@ -276,6 +277,18 @@ def read_part(path: str, begin: int, num_bytes: int, *, generation: int = 0) -> 
     """
     opened.note(path, num_bytes)
     return backend_of(path).read_part(path, begin, num_bytes, generation)
+
+
+def check_is_file(entry: Entry) -> None:
+    """Checks that a listed file without bytes is a file.
+
+    Pipes, sockets, devices and dangling links are listed with size 0.
+
+    Raises:
+        OSError: it is something else, or cannot be opened.
+    """
+    if not entry.size_bytes and not is_remote(entry.path):
+        read_part(entry.path, 0, 0)
 
 
 def create(path: str, *, scratch: str, replace: bool = True) -> PendingFile:

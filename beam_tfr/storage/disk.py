@@ -19,6 +19,7 @@ from beam_tfr.storage.names import NameRules, try_names
 _TRIES = 3  # attempts to read a file that changes during reading
 _BUFFER_BYTES = 1 << 18  # 256 KiB
 _EFFECTIVE_IDS = os.access in os.supports_effective_ids
+_NO_FILE_TO_OPEN = (errno.ENXIO, errno.ENODEV)  # of sockets, and devices without a driver
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)  # the file system has none
 
 
@@ -273,16 +274,28 @@ def _open_file(path: str, generation: int = 0) -> tuple[int, os.stat_result]:
         OSError: the file does not exist, is not readable, is not a regular file, or its generation
             differs.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not block
+    except OSError as error:
+        if error.errno in _NO_FILE_TO_OPEN:
+            raise OSError(errno.EINVAL, "it is a socket or a device, not a file", path) from None
+        raise
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and generation in (0, status.st_mtime_ns):
         return descriptor, status
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise ChangedError(errno.ESTALE, "it was changed after it was listed", path)
-    if stat.S_ISDIR(status.st_mode):
-        raise OSError(errno.EINVAL, "it is a folder", path)
-    raise OSError(errno.EINVAL, "not a regular file", path)
+    raise OSError(errno.EINVAL, f"it is {_describe_kind(status.st_mode)}", path)
+
+
+def _describe_kind(mode: int) -> str:
+    """Describes what is not a regular file."""
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISFIFO(mode):
+        return "a pipe, not a file: write it to a file first"
+    return "a device, not a file"
 
 
 class _SameSizeFile(io.FileIO):
