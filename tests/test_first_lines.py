@@ -31,6 +31,7 @@ def opened(path: Path, **options: Any) -> Tables:
         f"My labels\r\n\r\n{ROWS}",
         f"\r\nMy labels\r\nMay 2020\r\n{ROWS}",
         f"My labels\r\n{ROWS}".replace(",", ";"),
+        f"My labels\r\nMay 2020\r\n{ROWS}".replace("\n", ""),
     ],
 )
 def test_lines_above_a_header_come_with_the_command_that_removes_them(

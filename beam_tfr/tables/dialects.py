@@ -98,7 +98,7 @@ def find_dialect(start: bytes, delimiter: str) -> Dialect:
     skipped, named_delimiter = _skip_lines(begin.lines, delimiter)
     lines = begin.lines[skipped:]
     chosen = named_delimiter or _choose_delimiter(lines, delimiter)
-    _check_first_lines(lines, chosen, skipped)
+    _check_first_lines(begin, chosen, skipped)
     rows = _parse_rows(lines, chosen)
     quote = "'" if all(map(_QUOTED.fullmatch, rows[0])) else '"'
     header, *others = _parse_rows(lines, chosen, quote)
@@ -236,25 +236,25 @@ class _Division(NamedTuple):
         return not other.is_even or self.number > other.number
 
 
-def _check_first_lines(lines: Sequence[str], chosen: str, skipped: int) -> None:
+def _check_first_lines(begin: _Start, chosen: str, skipped: int) -> None:
     """Checks that the first line names the columns, judging by the lines below it.
 
     Other delimiters are tried too, since there may be a title without delimiters above the header.
 
     Args:
-        lines: the first lines.
+        begin: the beginning of the table.
         chosen: the delimiter.
-        skipped: the number of lines above these.
+        skipped: the number of lines above the first.
 
     Raises:
         ValueError: the first line is something else.
     """
-    first_lines = lines[:_FIRST_LINES]
+    first_lines = begin.lines[skipped:][:_FIRST_LINES]
     for mark in dict.fromkeys([chosen, *DELIMITERS]):
         rows = [_parse_rows([line], mark)[0] for line in first_lines]
         has_images = any(map(IMAGE.fullmatch, itertools.chain.from_iterable(rows)))
         if mark == chosen or has_images:
-            problem = describe_first_lines(rows, skipped)
+            problem = describe_first_lines(rows, skipped, begin.line_end)
             if problem:
                 raise ValueError(problem)
 

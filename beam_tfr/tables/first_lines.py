@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from beam_tfr.features.cells import NUMBER
 from beam_tfr.tables.headers import IMAGE
 
+_WITH_NEWLINES = r"tr '\r' '\n' <"  # tools do not divide a file at carriage returns
 _MOST_ABOVE = 10  # lines above a header
 _Rows = Sequence[Sequence[str]]
 
 
-def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
+def describe_first_lines(rows: _Rows, num_skipped: int, line_end: str) -> str:
     """Says what to do if the first line does not name the columns, or returns an empty string.
 
     Args:
         rows: the cells of the first lines; empty for a blank line.
         num_skipped: the number of lines above these.
+        line_end: the characters that end a line.
     """
     if not rows:
         return ""
@@ -32,9 +34,11 @@ def describe_first_lines(rows: _Rows, num_skipped: int) -> str:
     if not place:
         return ""
     header = ",".join(rows[place])
+    rest = f"tail -n +{num_skipped + place + 1}"
+    command = f"{rest} OLD > NEW" if line_end == "\n" else f"{_WITH_NEWLINES} OLD | {rest} > NEW"
     return (
         f"its first line, {','.join(rows[0])!r:.60}, is a title instead of column names; remove "
-        f"the lines above {header!r:.60}: tail -n +{num_skipped + place + 1} OLD > NEW"
+        f"the lines above {header!r:.60}: {command}"
     )
 
 
