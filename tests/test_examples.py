@@ -26,6 +26,7 @@ from beam_tfr.records import examples
 from beam_tfr.records.examples import example_class, parse_example
 from beam_tfr.records.tfrecords import frame
 from beam_tfr.schema.encodings import FEATURES, LABEL_FEATURES
+from beam_tfr.schema.feature_names import MAX_FEATURES
 from beam_tfr.schema.items import Image, ImageRef
 from tests.cpu_limit import bounded_cpu
 from tests.fixtures import build_example
@@ -290,8 +291,7 @@ def test_a_record_of_a_million_features_is_refused_before_it_is_parsed(
     beam_tfr: Any, tmp_path: Path
 ) -> None:
     entries = (
-        b"\x0a\x0c\x0a\x06%06x\x12\x02\x1a\x00" % number
-        for number in range(examples.MAX_FEATURES + 1)
+        b"\x0a\x0c\x0a\x06%06x\x12\x02\x1a\x00" % number for number in range(MAX_FEATURES + 1)
     )
     features = b"".join(entries)
     record = b"\x0a" + _VarintBytes(len(features)) + features

@@ -362,6 +362,11 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
             "manifest.features.more.shape must be one of [[], [-1]]",
         ),
         (
+            ("features",),
+            {f"more{number}": {"dtype": "int64", "shape": []} for number in range(100_001)},
+            "it has 100,001 features, more than 100,000",
+        ),
+        (
             ("splits", "train", "shards", 1, "file"),
             "d-train-00000-of-00003.tfrecord.gz",
             "the shard d-train-00000-of-00003.tfrecord.gz occurs twice",
@@ -372,7 +377,7 @@ EMPTY_SPLIT = {**dict.fromkeys(COUNTS, 0), "class_counts": {}, "shards": []}
             "the shard d-train-00002-of-00003.tfrecord.gz occurs twice",
         ),
     ],
-    ids=str,
+    ids=lambda value: f"{value!s:.40}",
 )
 def test_broken_manifest_errors(
     fields: dict[str, Any], path: tuple[Any, ...], value: Any, message: str

@@ -34,7 +34,7 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
-from beam_tfr.schema.feature_names import FeatureSpec
+from beam_tfr.schema.feature_names import MAX_FEATURES, FeatureSpec
 from beam_tfr.schema.naming import NAME
 from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.version import __version__
@@ -504,7 +504,9 @@ def _check_class_names(manifest: Manifest) -> None:
 
 
 def _check_features(manifest: Manifest) -> None:
-    """Checks that a dataset has the features that its options define."""
+    """Checks that a dataset has the features that its options define, and not too many others."""
+    if len(manifest.features) > MAX_FEATURES:
+        raise ValueError(f"it has {len(manifest.features):,} features, more than {MAX_FEATURES:,}")
     for name, (dtype, shape) in manifest.feature_kinds.specs.items():
         feature = manifest.features.get(name)
         if feature != {"dtype": dtype, "shape": list(shape)}:

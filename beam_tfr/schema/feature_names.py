@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+MAX_FEATURES = 100_000  # of a record
+
 
 class FeatureSpec(NamedTuple):
     """The type and shape of a feature's values.

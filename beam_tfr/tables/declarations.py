@@ -17,9 +17,8 @@ from beam_tfr.options.implied import (
     KNOWN,
     optional_columns,
 )
-from beam_tfr.records.examples import MAX_FEATURES
 from beam_tfr.schema.errors import UsageError
-from beam_tfr.schema.feature_names import SOURCE_SIDES
+from beam_tfr.schema.feature_names import MAX_FEATURES, SOURCE_SIDES
 from beam_tfr.schema.spelling import spell_option
 from beam_tfr.tables.base import (
     ObjectFormat,
