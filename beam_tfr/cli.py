@@ -26,7 +26,12 @@ from beam_tfr.commands import (
 from beam_tfr.commands.calls import refuse_arguments
 from beam_tfr.commands.parser import Parser
 from beam_tfr.console import process, signals
-from beam_tfr.console.terminal import discard_stdout, open_standard_streams, print_message
+from beam_tfr.console.terminal import (
+    discard_stdout,
+    open_standard_streams,
+    print_message,
+    shorten,
+)
 from beam_tfr.options import suggest_name
 from beam_tfr.schema.errors import (
     TRACEBACK_VARIABLE,
@@ -205,7 +210,7 @@ def _run_command(arguments: Sequence[str], program: str) -> int:
         hint = suggest_name(name, (*MODULES, "--help", "--version"))
         if not hint:
             hint = f"the commands are: {', '.join(MODULES)}"
-        raise UsageError(f"{name}: unknown command; {hint}")
+        raise UsageError(f"{shorten(name)}: unknown command; {hint}")
     for argument in arguments:
         _check_argument(argument)
     parsed, others = make_parser().parse_known_args(arguments)

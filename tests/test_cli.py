@@ -55,6 +55,9 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
         "beam-tfr: x: unknown command; the commands are: plan, convert, verify, update, remove, "
         "repair, inspect",
     ),
+    (["a " * 300], f"beam-tfr: {'a ' * 125}…{'a ' * 125}: unknown command; the commands are: "),
+    (["verify", "a", "--b" + " b" * 300], f"unknown: --b{' b' * 123} …{' b' * 125}; see "),
+    (["verify", "s3://" + "a " * 300], f"{'a ' * 125}: only local paths and gs:// are supported"),
     (["help"], "beam-tfr: help: unknown command; did you mean --help?"),
     (["--foo"], "beam-tfr: unknown: --foo; see beam-tfr --help"),
     (["--foo", "convert"], "beam-tfr: --foo: unknown flag; "),

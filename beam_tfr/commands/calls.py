@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from beam_tfr import storage
 from beam_tfr.console.display import Display, on_stderr
-from beam_tfr.console.terminal import printable, without_secrets
+from beam_tfr.console.terminal import printable, shorten, without_secrets
 from beam_tfr.options import (
     ConvertOptions,
     DisplayOptions,
@@ -251,10 +251,10 @@ def refuse_arguments(
     flags = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     if flags:
         hint = suggest_name(flags[0], parsed.known) or f"see {program} --help"
-        raise UsageError(f"unknown: {flags[0]}; {hint}")
+        raise UsageError(f"unknown: {shorten(flags[0])}; {hint}")
     if hasattr(parsed, "path"):
         raise UsageError(
             f"accepts one PATH, not {len(arguments) + 1:,}; put a pattern into quotes, such as "
             "'train-*'"
         )
-    raise UsageError(f"unknown: {' '.join(arguments[:3])}; see {program} --help")
+    raise UsageError(f"unknown: {shorten(' '.join(arguments[:3]))}; see {program} --help")

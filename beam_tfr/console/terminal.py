@@ -97,11 +97,10 @@ def as_message(text: str) -> str:
     """Makes a line of a message safe to print and not too long.
 
     The line may contain any names and values: secrets are masked, control characters are escaped,
-    and the middle of a long word, such as a path, is left out.
+    and the middle of a long word, such as a path, or of a long line is left out.
     """
     line = _LONG_WORD.sub(lambda word: shorten(word[0]), without_secrets(text))
-    end = "…" if len(line) > _LONGEST_LINE else ""
-    return printable(f"{line[:_LONGEST_LINE]}{end}")
+    return printable(shorten(line, most=_LONGEST_LINE))
 
 
 def shorten(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -120,7 +120,7 @@ def _columns_named(dataset: Manifest, table: Any, name: str) -> list[str]:
     named = [columns[feature].name for feature in features_named(columns, name)]
     if not named:
         raise UsageError(
-            f"there is no column {name!r}; the columns are: {', '.join(table.column_names)}",
+            f"there is no column {quote(name)}; the columns are: {', '.join(table.column_names)}",
             option="where",
         )
     return named

@@ -37,7 +37,7 @@ class BeamTfrError(Exception):
     exit_code = 1
 
     def __init__(self, *lines: str, option: str = "", value: object = None) -> None:
-        head = f"`{option}={_show_value(value)}`: " if option else ""
+        head = f"`{option}={show_value(value)}`: " if option else ""
         first, *rest = lines
         super().__init__(*map(as_message, [f"{head}{first}", *rest]))
 
@@ -49,7 +49,7 @@ class BeamTfrError(Exception):
         return "\n".join([first[: step.start()], *rest]) + step[0]
 
 
-def _show_value(value: object) -> str:
+def show_value(value: object) -> str:
     """Shows a value; leaves out the middle of a long one."""
     if value is None:
         return ""

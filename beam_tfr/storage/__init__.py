@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
-from beam_tfr.console.terminal import shorten
 from beam_tfr.schema.dataset import WORK_FOLDER
-from beam_tfr.schema.errors import UsageError, check_text
+from beam_tfr.schema.errors import UsageError, check_text, show_value
 from beam_tfr.storage import opened
 from beam_tfr.storage.backend import GCS as GCS
 from beam_tfr.storage.backend import AlreadyExistsError as AlreadyExistsError
@@ -82,7 +81,7 @@ def check_path(path: str | os.PathLike[str], *, option: str = "") -> str:
             raise ValueError("must be a path")
         return backend_of(text).complete_path(check_text(text))
     except ValueError as error:
-        message = str(error) if option else f"{shorten(str(text))}: {error}"
+        message = str(error) if option else f"{show_value(text)}: {error}"
         raise UsageError(message, option=option, value=text) from None
 
 

@@ -22,6 +22,7 @@ from beam_tfr.inputs.skipped import UNCOUNTED, SkippedFiles
 from beam_tfr.records.tfrecords import HEADER_BYTES, is_gzip
 from beam_tfr.schema.differences import join_texts
 from beam_tfr.schema.errors import DataError, UsageError
+from beam_tfr.schema.untrusted import quote
 
 # The number of a row, from 1, and a cell for each requested column, None if the cell is missing.
 Row = tuple[int, Sequence[Any]]
@@ -473,7 +474,8 @@ def check_columns(
                     "cells"
                 )
             raise table_error(
-                path, f"there is no column {name!r}; the columns are: {list_columns(present)}{hint}"
+                path,
+                f"there is no column {quote(name)}; the columns are: {list_columns(present)}{hint}",
             )
     known = frozenset(known_columns)
     unknown = [name for name in present if name not in known]
