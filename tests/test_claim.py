@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import operator
 import os
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from beam_tfr.console.display import Progress
 from beam_tfr.output import claim, sidecars
+from beam_tfr.schema.dataset import json_digest
 from beam_tfr.schema.errors import RunError, UsageError
 from tests.claims import begin, built_file, finish_shard, make_plan
 from tests.conftest import files_of
@@ -47,7 +50,43 @@ def test_the_same_plan_resumes_and_another_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}']
+    ("place", "value"),
+    [
+        (("run_id",), 5),
+        (("replaces",), "0"),
+        (("overwrite",), float("nan")),
+        (("plan", "name"), ["d"]),
+        (("plan", "options"), []),
+        (("plan", "labels"), 1e308),
+        (("plan", "labels"), [["a"]]),
+        (("plan", "codecs"), None),
+        (("plan", "codecs"), {"pillow": 1}),
+        (("plan", "splits", "train"), []),
+        (("plan", "splits", "train", "matched"), "3"),
+        (("plan", "splits", "train", "num_shards"), None),
+        (("plan", "splits", "train", "num_shards"), 10**9),
+        (("plan", "splits", "train", "class_counts"), {"a": "1"}),
+    ],
+)
+def test_a_plan_from_elsewhere_with_wrong_values_is_ignored(
+    tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    """The digest of the plan is right."""
+    plan = begin(tmp_path)
+    die(tmp_path)
+    path = tmp_path / ".beam_tfr" / "plan.json"
+    fields = json.loads(path.read_text())
+    *above, name = place
+    functools.reduce(operator.getitem, above, fields)[name] = value
+    fields["digest"] = json_digest(fields["plan"])
+    path.write_text(json.dumps(fields))
+    assert claim.read_progress(str(tmp_path)) is None
+    assert claim.find_claim(str(tmp_path), "first") is None
+    assert begin(tmp_path, run_id="second") == plan
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[" * 99_999, b"{", b"\xff", bytes(99), b'{"plan', b"[]", b'{"plan":{}}']
 )
 def test_a_damaged_plan_is_ignored_with_its_shards(tmp_path: Path, content: bytes) -> None:
     plan = begin(tmp_path)

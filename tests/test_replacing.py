@@ -114,6 +114,29 @@ def test_a_switch_from_elsewhere_touches_no_file_that_is_not_of_a_dataset(
     assert not (work / "switch.json").exists()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"replaces": Infinity, "old": [], "files": []}',
+        '{"replaces": 0, "old": [], "files": [[5, "a", 4, 0], ["manifest.json", "m", 4, 0]]}',
+        '{"replaces": 0, "old": [], "files": [["labels.txt", [], 4, 0]]}',
+        '{"replaces": 0, "old": [], "files": []}',
+        "[" * 99_999,
+        f'{{"old": [{"[]," * 1_000_000}[]]}}',
+    ],
+    ids=lambda content: content[:60],
+)
+def test_a_switch_with_wrong_values_is_removed(content: str, tmp_path: Path) -> None:
+    plan = make_plan()
+    write(tmp_path, plan, make_infos(plan))
+    before = files_of(tmp_path)
+    path = tmp_path / ".beam_tfr" / "switch.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    assert not switch.complete_switch(str(tmp_path))
+    assert files_of(tmp_path) == before
+
+
 @pytest.mark.slow
 def test_a_publisher_killed_anywhere_leaves_the_old_dataset_or_what_the_next_run_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,7 @@ from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.errors import DataError, NotFoundError, UsageError
 from beam_tfr.schema.feature_names import MAX_FEATURES, FeatureSpec
 from beam_tfr.schema.naming import NAME
-from beam_tfr.schema.untrusted import parse_json
+from beam_tfr.schema.untrusted import check_json_size, parse_json
 from beam_tfr.version import __version__
 
 if TYPE_CHECKING:  # NumPy, which features need, would make each command slow to start
@@ -406,11 +406,7 @@ def _parse_fields(data: bytes) -> dict[str, Any]:
     """
     if len(data) > MAX_MANIFEST_BYTES:
         raise ValueError(f"it has more than {MAX_MANIFEST_BYTES} bytes")
-    num_containers = data.count(b"{") + data.count(b"[")
-    if num_containers > _MAX_CONTAINERS or data.count(b",") > _MAX_VALUES:
-        raise ValueError(
-            f"it has more than {_MAX_CONTAINERS} objects and lists, or {_MAX_VALUES} values"
-        )
+    check_json_size(data, most_containers=_MAX_CONTAINERS, most_values=_MAX_VALUES)
     fields = parse_json(data)
     if not isinstance(fields, dict) or "format_version" not in fields:
         raise ValueError("it is not a JSON object with a format_version")

@@ -14,9 +14,12 @@ dataset in it.
 
 import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, Self
+
+import fastjsonschema
 
 from beam_tfr import storage
 from beam_tfr.console.display import Progress
@@ -32,15 +35,55 @@ from beam_tfr.output.switch import (
     is_of_dataset,
     list_dataset,
     name_in_dataset,
+    parse_state,
 )
-from beam_tfr.schema.dataset import CONTENTS_FOLDER, FORMAT_VERSION, MANIFEST_FILE, canonical_json
+from beam_tfr.schema.dataset import (
+    CONTENTS_FOLDER,
+    FORMAT_VERSION,
+    MANIFEST_FILE,
+    MOST_SHARDS,
+    canonical_json,
+)
 from beam_tfr.schema.differences import find_other_codecs
 from beam_tfr.schema.errors import DataError, RunError, UsageError
 from beam_tfr.schema.plan import Plan
-from beam_tfr.schema.untrusted import parse_json
 from beam_tfr.storage import Entry, join, work_path
 
 PLAN_FILE = "plan.json"
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_NUMBER = {"type": "integer", "minimum": 0}
+_SPLIT = {
+    "type": "object",
+    "properties": {
+        "matched": _NUMBER,
+        "num_shards": _NUMBER,
+        "cuts": _TEXTS,
+        "class_counts": {"type": "object", "additionalProperties": _NUMBER},
+    },
+}
+# The types of the values in plan.json, which may come from a stranger.
+_TYPES = {
+    "type": "object",
+    "properties": {
+        "run_id": _TEXT,
+        "replaces": {"type": "integer"},
+        "overwrite": {"type": "boolean"},
+        "plan": {
+            "type": "object",
+            "properties": {
+                "name": _TEXT,
+                "suffix": _TEXT,
+                "options": {"type": "object"},
+                "input_digest": _TEXT,
+                "labels": {"anyOf": [_TEXTS, {"type": "null"}]},
+                "splits": {"type": "object", "additionalProperties": _SPLIT},
+                "codecs": {"type": "object", "additionalProperties": _TEXT},
+                "generations": _TEXT,
+            },
+        },
+    },
+}
 _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
@@ -79,10 +122,13 @@ class BegunPlan(NamedTuple):
         """Parses the content of plan.json.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError: the content is damaged.
+            ValueError, LookupError, TypeError, RecursionError: the content is damaged.
         """
-        fields = parse_json(data)
+        fields = parse_state(data)
+        _compile_types()(fields)
         plan = Plan.from_fields(fields["plan"])
+        if plan.num_shards > MOST_SHARDS:
+            raise ValueError("there are too many shards")
         if plan.digest != fields["digest"]:
             raise ValueError("the digest of the plan differs")
         return cls(plan, fields["run_id"], Claim(fields["replaces"], fields["overwrite"]))
@@ -93,8 +139,15 @@ def _read_plan(output: str) -> BegunPlan | None:
     try:
         data = storage.read_bytes(work_path(output, PLAN_FILE), max_bytes=MOST_STATE_BYTES)
         return BegunPlan.from_json(data)
-    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+@functools.cache
+def _compile_types() -> Callable[[object], object]:
+    """Compiles `_TYPES` to a function that raises a ValueError for values of other types."""
+    check: Callable[[object], object] = fastjsonschema.compile(_TYPES)
+    return check
 
 
 def find_claim(output: str, run_id: str) -> Claim | None:

@@ -19,7 +19,7 @@ import enum
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from beam_tfr import storage
 from beam_tfr.schema.dataset import (
@@ -37,10 +37,13 @@ from beam_tfr.schema.dataset import (
 )
 from beam_tfr.schema.errors import RunError
 from beam_tfr.schema.naming import CONTENTS_SUFFIX, SUFFIXES, is_plain_name, parse_file_name
-from beam_tfr.schema.untrusted import parse_json
+from beam_tfr.schema.untrusted import check_json_size, parse_json
 from beam_tfr.storage import Entry, join, work_path
 
 MOST_STATE_BYTES = 128 << 20  # 128 MiB of a file that holds the state of a run
+# Enough for a switch between two datasets of `MOST_SHARDS`.
+_MAX_CONTAINERS = 1_000_000
+_MAX_VALUES = 4_000_000
 # Files next to the shards and the manifest; README.md may belong to the user.
 _FILES_BESIDE = {
     LABELS_FILE,
@@ -50,6 +53,16 @@ _FILES_BESIDE = {
     REPORT_FILE,
     *METADATA_FILES,
 } - {CARD_FILE}
+
+
+def parse_state(data: bytes) -> Any:
+    """Parses a file that holds the state of a run, in limited memory.
+
+    Raises:
+        ValueError: the content is not JSON, or has more values than any state.
+    """
+    check_json_size(data, most_containers=_MAX_CONTAINERS, most_values=_MAX_VALUES)
+    return parse_json(data)
 
 
 class BuiltFile(NamedTuple):
@@ -103,10 +116,13 @@ class Switch:
         """Parses the content of switch.json.
 
         Raises:
-            ValueError, LookupError, TypeError: the content is damaged.
+            ValueError, LookupError, TypeError, OverflowError: the content is damaged.
         """
-        fields = parse_json(data)
-        files = [BuiltFile(*file) for file in fields["files"]]
+        fields = parse_state(data)
+        files = [
+            BuiltFile(str(name), str(built), int(num_bytes), int(generation))
+            for name, built, num_bytes, generation in fields["files"]
+        ]
         old = [(str(name), int(generation)) for name, generation in fields["old"]]
         return cls(replaces=int(fields["replaces"]), old=old, files=files)
 
@@ -230,7 +246,7 @@ def _read_switch(path: str) -> Switch | None:
         return Switch.from_json(storage.read_bytes(path, max_bytes=MOST_STATE_BYTES))
     except FileNotFoundError:
         return None
-    except (ValueError, LookupError, TypeError):  # the shards are still there
+    except (ValueError, LookupError, TypeError, OverflowError):  # the shards are still there
         storage.delete(path)
         return None
 

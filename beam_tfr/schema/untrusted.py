@@ -51,6 +51,21 @@ def parse_json(data: str | bytes) -> Any:
         raise ValueError(problem) from None
 
 
+def check_json_size(data: bytes, *, most_containers: int, most_values: int) -> None:
+    """Checks how much memory JSON may take, without parsing it.
+
+    Each object or list takes 250 bytes, each other value 60.
+
+    Raises:
+        ValueError: it has more objects and lists, or more values, than are allowed.
+    """
+    num_containers = data.count(b"{") + data.count(b"[")
+    if num_containers > most_containers or data.count(b",") > most_values:
+        raise ValueError(
+            f"it has more than {most_containers} objects and lists, or {most_values} values"
+        )
+
+
 def describe_parse_error(error: ValueError | RecursionError) -> str:
     """Describes an error in JSON or TOML, from the exception that its parser raised."""
     if isinstance(error, RecursionError):
