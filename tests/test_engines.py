@@ -579,10 +579,9 @@ def test_a_killed_prism_is_told_in_a_sentence(
     ended = finish(run)
     assert (ended.code, ended.out) == (1, "")
     said = (
-        r"beam-tfr convert: the connection to the engine was lost \(.*\), most likely because it "
-        r"was killed or ran out "
-        r"of memory\. Nothing is published; run the same command again to resume from the "
-        r"finished shards\n"
+        r"beam-tfr convert: the connection to the engine was lost \(.*\), most likely because the "
+        r"engine was killed or ran out of memory\. Nothing is published; run the same "
+        r"command again to resume from the finished shards\n"
     )
     assert re.fullmatch(said, ended.err)
     assert convert(beam_tfr, photos, tmp_path / "o").code == 0
