@@ -49,7 +49,7 @@ def describe_no_match(pattern: str, option: str, kinds: Mapping[str, int]) -> st
 
 
 def _describe_folder(folder: str, option: str, kinds: Mapping[str, int]) -> str:
-    """Suggests a fix for a folder without images, which ends in a slash.
+    """Suggests a fix for a folder without images; the folder ends in a slash.
 
     For the other arguments see `describe_no_match`.
     """

@@ -350,7 +350,7 @@ class _Server:
         self._skip = 0  # number of the first wanted row
 
     def limit_memory(self, stored_bytes: int) -> None:
-        """Limits the memory for decoding a row group of a certain size in the file.
+        """Limits the memory for decoding a row group of the given size in the file.
 
         A page may be a whole group. It is in memory both compressed and decompressed, and pyarrow
         needs as much memory again for the values.
@@ -459,7 +459,7 @@ class _Server:
         return max(1, min(BATCH_ROWS, _BATCH_BYTES // (mean_bytes + 1)))
 
     def _read_images(self, request: ReadImages) -> Iterator[StoredImages]:
-        """Yields images; as long as possible, sends an image that several rows share only once."""
+        """Yields images; if possible, yields an image only once for all rows that share it."""
         group = request.group
         careful = request.careful
         dictionary_bytes = self._dictionary_bytes(group, request.column)

@@ -324,8 +324,8 @@ def order_patterns(
     """Pairs each pattern with the earlier patterns that may match the same files.
 
     With these pairs, each file counts once. Patterns with wildcards come first; a path without
-    wildcards belongs to any such pattern that matches it. With patterns sorted by literal
-    prefix, an earlier pattern may match the same files only if its prefix begins the later prefix.
+    wildcards belongs to any such pattern that matches it. With patterns sorted by literal prefix,
+    an earlier pattern may match the same files only if the later prefix begins with its own.
 
     Raises:
         UsageError: a [ or { is not closed, or too many patterns may match the same files.
@@ -356,7 +356,7 @@ def order_patterns(
 
 
 def compile_exclusion(patterns: Sequence[str], root: str) -> re.Pattern[str]:
-    """Returns the regular expression for the paths that `exclude` skips; `NOTHING` for no paths.
+    """Returns the regular expression for the paths that `exclude` skips, or `NOTHING`.
 
     Args:
         patterns: patterns of `exclude`; unless they begin with / or gs://, they are matched against

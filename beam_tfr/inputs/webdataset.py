@@ -1,4 +1,4 @@
-"""Recognizes WebDataset tars among inputs, where their class files would not be read."""
+"""Recognizes WebDataset tars among inputs, whose class files would not be read."""
 
 import contextlib
 import io

@@ -304,7 +304,7 @@ def _find_copies(seen: Observations) -> Iterator[Finding]:
 
 
 def _pair_up(seen: Observations, field: str) -> list[Evidence]:
-    """Returns two images from each cluster that differ in a field."""
+    """Returns, from each cluster, two images that differ in a field."""
     pairs = []
     for cluster in seen.clusters:
         first, *others = cluster["images"]

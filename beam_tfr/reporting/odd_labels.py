@@ -71,7 +71,7 @@ def find_odd_labels(dataset: Manifest) -> OddLabels:
 
 
 def _find_usual_classes(dataset: Manifest, cut: str) -> dict[str, int]:
-    """Maps each group to the class of nearly all its records, if some have another class.
+    """Maps each group to the class of nearly all its records, if some of them have another class.
 
     The result is empty if nearly all groups have only one class, as folders of classes do, or if
     there are too many groups for classes.

@@ -115,8 +115,8 @@ def write_report(
 
     Args:
         folder: folder of the dataset.
-        options: options of the run, which name the sources. If they do not suffice to open the
-            sources, the page is made without them.
+        options: options of the run, which name the sources. If the options do not suffice to
+            open the sources, the page is made without sources.
         progress: see `report`.
 
     Raises the errors of `report`.

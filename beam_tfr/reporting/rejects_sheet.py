@@ -43,7 +43,7 @@ class ShownRejects(NamedTuple):
         return sum(group.number for group in self.groups)
 
     def lines(self) -> Iterator[str]:
-        """Yields a line for each reason, and lines for some of its rejects after it."""
+        """Yields a line for each reason, followed by lines for some of its rejects."""
         yield f"{self.folder}: {self.number:,} rejected"
         for group in self.groups:
             yield _heading(group)

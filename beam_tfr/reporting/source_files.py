@@ -29,7 +29,7 @@ class SourceFiles(contextlib.AbstractContextManager["SourceFiles"]):
         self._copies.cleanup()
 
     def read(self, key: str) -> bytes:
-        """Reads the bytes of the source with a key.
+        """Reads the bytes of the source with the given key.
 
         Raises:
             OSError, RejectError: the source cannot be read, or is too large.

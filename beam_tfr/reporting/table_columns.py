@@ -174,7 +174,7 @@ def find_contradicted_rows(measures: Measures) -> list[ContradictedRow]:
 
 
 def _is_unlike(row: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Returns which columns of a row are far from the middle half of others: bool [columns]."""
+    """Returns which columns of a row are far from the middle half of the others: bool [columns]."""
     low, high = np.nanpercentile(others, [25, 75], axis=0)
     beyond = np.maximum(low - row, row - high)
     is_far: NDArray[np.bool_] = np.nan_to_num(beyond) > (high - low)

@@ -68,7 +68,7 @@ REJECT_REASONS: dict[str, str] = {
     ),
     "empty-file": "the file has no bytes",
     "not-an-image": "the content is not in a known image format",
-    "damaged-image": "the content is in an image format but does not decode to the end",
+    "damaged-image": "the content is in an image format but cannot be decoded to the end",
     "unsupported-image": "no installed decoder reads this kind of image",
     "too-many-pixels": "the image, or the result, has more pixels than allowed",
     "masks-too-large": "the masks of its boxes have more pixels to process, or need more bytes, "

@@ -62,7 +62,7 @@ def _spell_head(match: re.Match[str]) -> str:
 
 
 def _spell_flag(match: re.Match[str]) -> str:
-    """Spells an option as a flag, so that argparse takes no value for a flag."""
+    """Spells an option as a flag, so that argparse mistakes no value for a flag."""
     name, value = match.groups()
     is_like_flag = value.removeprefix("'").startswith("-")
     return f"--{name}={value}" if is_like_flag else f"--{name} {value}".rstrip()

@@ -10,7 +10,7 @@ class ValuePlaces(NamedTuple):
 
     Attributes:
         label: where classes are read from; empty if that is not known.
-        split: where splits are read from; empty if that is not known, or there is one for all.
+        split: where splits are read from; empty if that is not known, or if there is one split.
     """
 
     label: str = ""

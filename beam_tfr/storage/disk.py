@@ -315,7 +315,7 @@ class _SameSizeFile(io.FileIO):
 
 
 def _read_descriptor(descriptor: int, size: int) -> bytes:
-    """Reads a number of bytes, or fewer at the end of the file.
+    """Reads the given number of bytes, or fewer at the end of the file.
 
     A file object would make twice as many system calls, each of which releases the GIL.
     """

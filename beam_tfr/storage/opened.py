@@ -44,7 +44,7 @@ def forget_paths() -> None:
 
 
 def list_paths() -> list[str]:
-    """Lists at most three opened files: the two largest, the larger first, and the last one."""
+    """Lists at most three opened files: the two largest, the larger one first, and the latest."""
     with _lock:
         paths = sorted(_size_of, key=_size_of.__getitem__, reverse=True)
         return [*dict.fromkeys(filter(None, [*paths, _last_path]))]
