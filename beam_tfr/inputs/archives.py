@@ -54,10 +54,11 @@ _MOST_HEADER = _HEADER.size + 2 * 0xFFFF
 _TAIL_BYTES = 1 << 20  # the end of a tar, which must be zeros
 # 256 KiB for the header of a file in a tar, including long names and the parts of sparse files.
 _MOST_TAR_HEADER = 256 << 10
-# Digits in a row in such a header, which may be a name of at most 255 letters: tarfile before
-# Python 3.11.10 and 3.12.6 takes quadratic time for them (CVE-2024-6232).
-_MOST_DIGITS = 255
-_TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_MOST_DIGITS + 1))
+_TAR_KIND = slice(156, 157)  # of the block that begins a header
+_PAX_KINDS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_KINDS_WITH_CONTENT = (*_PAX_KINDS, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
+_TOO_MANY_DIGITS = re.compile(rb"[0-9]{256}")  # more than a file name may have
 _MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
 _SIZE_BITS = 64  # for the size of a file in a tar
 _ENCRYPTED = 1  # flag of a file in a zip
@@ -185,7 +186,10 @@ class RangeReader(io.RawIOBase):
 
 
 class _TarReader:
-    """A reader of tar headers that limits their length, whatever length they state.
+    """A reader of tar headers that limits what they may cost, whatever they state.
+
+    A header consists of a block that begins it, and perhaps of content, such as a long name or a
+    pax header, which the block of the file itself follows.
 
     Args:
         opened: the tar, at its beginning.
@@ -193,19 +197,20 @@ class _TarReader:
 
     def __init__(self, opened: IO[bytes]) -> None:
         self._opened = opened
-        self._room = _MOST_TAR_HEADER
         self.seek = opened.seek
         self.tell = opened.tell
+        self.begin_header()
 
     def begin_header(self) -> None:
         """Declares that the next bytes are the header of another file."""
         self._room = _MOST_TAR_HEADER
+        self._kind = b""  # of the content that is read next
 
     def read(self, num_bytes: int) -> bytes:
         """Reads a part of a header.
 
         Raises:
-            ValueError: the header is too long, or has too many digits in a row.
+            ValueError: the header is too long, or is a pax header with invalid records.
         """
         begin = self.tell()
         self._room -= num_bytes
@@ -215,11 +220,37 @@ class _TarReader:
                 f"{_MOST_TAR_HEADER >> 10} KiB"
             )
         data = self._opened.read(num_bytes)
-        if _TOO_MANY_DIGITS.search(data):
-            raise ValueError(
-                f"the header at byte {begin:,} has more than {_MOST_DIGITS} digits in a row"
-            )
+        if num_bytes < tarfile.BLOCKSIZE:
+            return data
+        if not self._kind:
+            self._kind = data[_TAR_KIND]
+        elif self._kind in _KINDS_WITH_CONTENT:
+            if self._kind in _PAX_KINDS and not _is_pax(data):
+                raise ValueError(f"the pax header at byte {begin:,} has invalid records")
+            self._kind = b""
         return data
+
+
+def _is_pax(content: bytes) -> bool:
+    """Whether the content of a pax header consists of valid records, and then of zeros.
+
+    Each record is `LENGTH KEYWORD=VALUE` and a line end; the length includes itself. Checked here
+    because tarfile would take quadratic time or memory for other content, in some versions also
+    for long runs of digits (CVE-2024-6232).
+    """
+    if _TOO_MANY_DIGITS.search(content):
+        return False
+    begin = 0
+    while content[begin : begin + 1].strip(b"\0"):
+        length = _PAX_LENGTH.match(content, begin)
+        if not length:
+            return False
+        end = begin + int(length[1])
+        record = content[length.end() : end]
+        if b"=" not in record[1:] or not record.endswith(b"\n"):
+            return False
+        begin = end
+    return True
 
 
 def list_images(
