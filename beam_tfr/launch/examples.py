@@ -40,7 +40,7 @@ def _read_first(dataset: Manifest, split: str, source: Input) -> ReadItem:
     """Reads the first item of a split.
 
     Raises:
-        BeamTfrError, OSError, ValueError, LookupError: it cannot be read.
+        BeamTfrError, OSError, ValueError, LookupError: the item cannot be read.
     """
     features = dataset.feature_kinds
     shard = next(shard for shard in dataset.splits[split].shards if shard.num_examples)

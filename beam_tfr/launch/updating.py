@@ -146,8 +146,8 @@ def _compose_renames(
             )
         if new in classes and new not in wanted:
             raise UsageError(
-                f"{dataset.folder} already has a class {new}, and merging the two changes ids: "
-                "assign the classes in a `table=` or with other folders",
+                f"{dataset.folder} already has a class {new}, and merging the two would change "
+                "ids: assign the classes in a `table=` or with other folders",
                 option="rename",
                 value=text,
             )
@@ -225,7 +225,10 @@ def remove(
 def _describe_dropped(keys: Sequence[str]) -> str:
     named = join_texts(keys, most=_MOST_NAMED, separator=", ")
     images = counted(len(keys), "image")
-    return f"{images} that `duplicates=drop` rejected as copies of these are also kept out: {named}"
+    return (
+        f"{images} that `duplicates=drop` rejected as copies of the removed ones are also kept "
+        f"out: {named}"
+    )
 
 
 def _check_all_found(dataset: Manifest, selection: ImageSelection, images: FoundImages) -> None:
@@ -238,7 +241,7 @@ def _check_all_found(dataset: Manifest, selection: ImageSelection, images: Found
         raise DataError(
             f"{_describe_missing(dataset, images)}: nothing was removed. Keys must be spelled as "
             f"in the contents, such as {images.some_key}. Correct the list, or use "
-            "`allow_missing=` to remove the others, and to keep these out of later updates"
+            "`allow_missing=` to remove the others and keep the missing ones out of later updates"
         )
     if selection.where and not images.number:
         raise DataError(f"no image in {dataset.folder} has these values: nothing was removed")

@@ -386,7 +386,7 @@ def _describe_update(options: ConvertOptions, estimate: Estimate, known_files: K
 
 
 def _describe_first(source: Input, plan: Plan, sample: ConvertedSample) -> Iterator[ReadItem]:
-    """Yields the first item in the sample of each of the first splits."""
+    """Yields, for each of the first splits, the first item in the sample."""
     features = FeaturesDict.from_options(plan.options, labelled=plan.labels is not None)
     for split in sort_splits(sample.first)[:MOST_ITEMS]:
         first = sample.first[split]

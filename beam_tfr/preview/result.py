@@ -27,7 +27,7 @@ class Preview(Printable):
         plan: the splits with their images, shards and classes, exactly as in the conversion.
         listing: the result of listing the input.
         sample: the result of converting a sample.
-        examples: an item in the sample of each of the first three splits, as it was read.
+        examples: for each of the first three splits, an item in the sample, as it was read.
         num_bytes: size of the dataset's shards in bytes.
         rejects: reason -> number of rejects; rejects found by the listing are counted exactly.
         seconds: time to convert on this machine; None if no images are converted.
