@@ -16,11 +16,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from beam_tfr import cli
+
+checks_types = False  # for tests of these checks
+
 
 def make_cheap() -> None:
-    """Lets Beam remember, and Python look for garbage only rarely.
+    """Lets Beam remember, and Python look for garbage among new objects alone.
 
-    Half a million objects of loaded modules are left out then.
+    Half a million are those of loaded modules.
     """
     _inspect_functions_once()
     _inspect_types_once()
@@ -31,9 +37,11 @@ def make_cheap() -> None:
     _view_options_once()
     _compress_once()
     _weigh_nothing()
+    _pickle_once()
+    _check_no_types()
+    _list_options_quickly()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)
 
 
 def in_memory(choose_mode: Callable[[int], str]) -> Callable[[int], str]:
@@ -44,6 +52,18 @@ def in_memory(choose_mode: Callable[[int], str]) -> Callable[[int], str]:
         return "in_memory" if workers == 1 else choose_mode(workers)
 
     return choose
+
+
+def make_parsers_cheap(patch: pytest.MonkeyPatch) -> None:
+    """Lets commands make the parsers of their flags once; nothing changes a parser."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_tfr.engine import beam_internals
+    from beam_tfr.launch import flags
+
+    patch.setattr(cli, "make_parser", functools.cache(cli.make_parser))
+    parser_of = functools.cache(lambda *_: beam_internals.beam_parser())
+    patch.setattr(flags, "beam_parser", lambda: parser_of(*PipelineOptions.__subclasses__()))
 
 
 def _remember(module: Any, name: str, key: Callable[..., Any]) -> None:
@@ -202,3 +222,36 @@ def _weigh_nothing() -> None:
     from apache_beam.runners.worker import statecache
 
     statecache.get_deep_size = lambda *_: 1
+
+
+def _pickle_once() -> None:
+    """Each function is pickled and unpickled when its step is made, only to see that it can be.
+
+    It is pickled again when the pipeline runs.
+    """
+    from apache_beam.transforms import ptransform
+
+    ptransform.pickler = types.SimpleNamespace(
+        **vars(ptransform.pickler) | {"roundtrip": lambda value: value}
+    )
+
+
+def _check_no_types() -> None:
+    """Beam compares the types of all steps, as runs in other processes still let it do."""
+    from apache_beam.transforms import ptransform
+
+    def only_if_asked(check: Callable[..., None]) -> Callable[..., None]:
+        return lambda *arguments: check(*arguments) if checks_types else None
+
+    for kind in (ptransform.PTransform, ptransform.PTransformWithSideInputs):
+        kind.type_check_inputs = only_if_asked(kind.type_check_inputs)
+    ptransform.PTransform.type_check_outputs = only_if_asked(
+        ptransform.PTransform.type_check_outputs
+    )
+
+
+def _list_options_quickly() -> None:
+    """For each look at an option, Beam lists and sorts the attributes of an object."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    PipelineOptions._visible_option_list = lambda self: sorted(vars(self._visible_options))

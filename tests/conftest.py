@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import gc
 import importlib.util
 import json
 import os
@@ -54,9 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.load_profile(
-        "ci"
-    )  # the same examples every time, and no limit on the time they take
+    gc.set_threshold(50_000)  # there is little garbage, and many objects to look at
+    # the same examples every time, and no limit on the time they take
+    examples = hypothesis.settings(hypothesis.settings.get_profile("ci"), max_examples=50)
+    hypothesis.settings.register_profile("few", examples)
+    hypothesis.settings.load_profile("few")
     config.stash[LEFT_OUT] = {}
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
         os.environ[converted.FOLDER] = tempfile.mkdtemp(prefix="beam_tfr-test-")
@@ -165,6 +168,7 @@ def _cheap_pipelines() -> Iterator[None]:
 
     cheap_pipelines.make_cheap()
     with pytest.MonkeyPatch.context() as patch:
+        cheap_pipelines.make_parsers_cheap(patch)
         patch.setattr(flags, "default_threads", lambda: 1)
         patch.setattr(flags, "_choose_mode", cheap_pipelines.in_memory(flags._choose_mode))
         yield
@@ -314,7 +318,7 @@ def let_runs_end() -> None:
             thread.join(60)
 
 
-def wait_for(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], Any], *, timeout_s: float = 240.0) -> Any:
     """Waits until the condition is true, and returns what it said."""
     end = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 from collections.abc import Sequence
@@ -20,6 +21,12 @@ from tests.converted import SAMPLE
 from tests.updates import convert
 
 Size = tuple[int, int]
+
+
+@functools.cache
+def padded_photos() -> np.ndarray:
+    """The hashes of `photos`, padded."""
+    return hash_images(photos(), resize="pad")
 
 
 def photos() -> list[Image.Image]:
@@ -74,13 +81,11 @@ def test_small_images_with_a_margin_are_no_copies(
 @pytest.mark.parametrize("side", [60, 120, 300])
 @pytest.mark.parametrize("resize", ["pad", "fit"])
 def test_a_smaller_copy_is_one_with_any_margin(side: int, resize: str) -> None:
-    originals = photos()
-    copies = [image.copy() for image in originals]
+    copies = photos()
     for copy in copies:
         copy.thumbnail((side, side), Image.Resampling.LANCZOS)
-    padded = hash_images(originals, resize="pad")
     smaller = hash_images(copies, "JPEG", resize=resize)
-    assert compute_distances(padded, smaller).max() <= DISTANCE
+    assert compute_distances(padded_photos(), smaller).max() <= DISTANCE
 
 
 def test_a_margin_changes_nothing_of_an_appearance() -> None:

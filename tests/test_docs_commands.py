@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ def parse(line: str, *, complete: bool) -> None:
     """
     words = words_of(line)
     if words[0] == "beam-tfr":
-        parser, arguments = cli.make_parser(), words[1:]
+        # one of its own, which `require_nothing` changes
+        parser, arguments = inspect.unwrap(cli.make_parser)(), words[1:]
     elif words[2] == "benchmarks":
         parser, arguments = benchmarks_main.make_parser(benchmarks_main.NAMES), words[3:]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def imported_after(program: str, *arguments: str) -> set[str]:
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -104,6 +105,7 @@ def test_a_whole_conversion_and_its_check_never_import_tensorflow(
     assert not found & {"tensorflow", "keras"}
 
 
+@functools.cache
 def imports_of(path: Path) -> set[str]:
     """Full names of all that a module imports, anywhere in it but under `if TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -42,10 +43,16 @@ OPTIONS = options_of(ConvertOptions)
 REQUIRED = ["--input", "/photos/*/*.jpg", "--output", "/data/my-set"]
 
 
-def parse(*flags: str) -> ConvertOptions:
+@functools.cache
+def parser_of_options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_arguments(parser, ConvertOptions)
-    return from_arguments(parser.parse_args([*REQUIRED, *flags]), ConvertOptions)
+    return parser
+
+
+def parse(*flags: str) -> ConvertOptions:
+    arguments = parser_of_options().parse_args([*REQUIRED, *flags])
+    return from_arguments(arguments, ConvertOptions)
 
 
 def flags_beside(name: str) -> list[str]:
@@ -798,7 +805,7 @@ def test_default_threads_are_the_usable_cores() -> None:
     assert default_threads() >= 1
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_columns_are_separated_by_commas_outside_of_brackets() -> None:
     columns = {"a": "", "b": "enum(s|m)=m", "c": "points[x,y]", "d": "int64"}
     assert tabular._parse_columns("a,b:enum(s|m)=m,,c:points[x,y],d:int64,") == columns

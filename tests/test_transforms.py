@@ -42,10 +42,16 @@ from beam_tfr.schema.plan import Plan, Shard, ShardInfo, SplitPlan
 from beam_tfr.sources import open_source
 from beam_tfr.transforms import references
 from beam_tfr.transforms.plans import PlanShards, Target
+from tests import cheap_pipelines
 from tests.conftest import Run, files_of, let_runs_end
 from tests.local_pipeline import run
 
 Command = Callable[..., Run]
+
+
+@pytest.fixture(autouse=True)
+def _types_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cheap_pipelines, "checks_types", True)
 
 
 def test_an_interrupt_ends_with_the_launch_that_it_ended() -> None:
