@@ -302,7 +302,7 @@ def find_in_parts(images: ComparedImages, distance: int | None, number_of_parts:
     return Clusters(trusted, too_large, tuple(rows[np.array(found.crowded, np.int64)].tolist()))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([None, 0, 16, 31, MOST_DISTANCE]),

@@ -214,7 +214,7 @@ def test_boxes_are_clipped_to_what_is_shown_and_tell_how_much_that_is() -> None:
     assert map_boxes(absurd, compute_layout(1, 1, 1, options)[2])[1].tolist() == [0, 0]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.tuples(st.integers(1, 3000), st.integers(1, 3000)),
     st.integers(1, 8),

@@ -51,7 +51,7 @@ def tensorflow():
     st.integers(1, 100),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 def test_every_shape_comes_back(
     height: int, width: int, channels: int, encoding: str, quality: int, full_chroma: bool
 ) -> None:

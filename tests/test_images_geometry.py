@@ -40,7 +40,7 @@ def near(photo: Array, size: tuple[int, int]) -> float:
 # Sizes
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(SIDES, SIDES, SIZES, st.sampled_from(MODES), st.booleans())
 def test_every_mode_gives_its_size(
     height: int, width: int, size: tuple[int, int], mode: str, upscale: bool
@@ -118,7 +118,7 @@ def test_upscale_lets_fit_and_pad_enlarge() -> None:
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(
     st.tuples(SIDES, SIDES).filter(lambda sides: sides[0] * sides[1] <= 1_000_000),
     SIZES,

@@ -301,7 +301,7 @@ def test_a_flood_of_fill_bytes_takes_no_time(end: bytes) -> None:
     width=st.integers(1, 40),
     least=st.tuples(st.integers(1, 20), st.integers(1, 20)),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_decoder_that_scales_says_by_how_much(
     height: int, width: int, least: tuple[int, int]
 ) -> None:

@@ -34,7 +34,7 @@ def random_pixels(shape: tuple[int, int, int], seed: int, *, as_view: bool) -> A
     return noise[..., :channels] if as_view else noise[..., :channels].copy()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     data=st.data(),
     source=st.tuples(st.integers(1, 70), st.integers(1, 70)),

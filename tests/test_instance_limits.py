@@ -76,7 +76,7 @@ def on_canvas(part: PixelPart, size: tuple[int, int]) -> np.ndarray:
 # The laws: within its box, a mask is what it is on the whole canvas
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     size=st.tuples(SIDES, SIDES),
     image_size=st.tuples(st.integers(2, 40), st.integers(2, 40)),
@@ -102,7 +102,7 @@ def test_a_part_is_mapped_as_its_canvas_is(
     np.testing.assert_array_equal(on_canvas(mapped, pixels.size[::-1]), whole)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.tuples(SIDES, SIDES), st.integers(0, 999), st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]))
 def test_run_lengths_are_those_of_the_canvas(size: Any, seed: int, share: float) -> None:
     mask = (np.random.default_rng(seed).random(size) < share).astype(np.uint8)
@@ -114,7 +114,7 @@ def test_run_lengths_are_those_of_the_canvas(size: Any, seed: int, share: float)
     assert part.pixels.shape[1] == smallest.pixels.shape[1]  # rows may be more: see `_draw_runs`
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(-9, 49), st.floats(-9, 39)), min_size=3, max_size=9))
 def test_polygons_are_drawn_within_their_box_alone(corners: list[tuple[float, float]]) -> None:
     polygon = np.array(corners)

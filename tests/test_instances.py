@@ -100,7 +100,7 @@ def converted(size: Any, image_size: Any, resize: str, orientation: int, *, igno
     return convert_image(data, resize=resize, encoding="png", ignore_orientation=ignored, **sized)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(**PLACES, compressed=st.booleans())
 def test_run_lengths_are_placed_as_masks_are(
     size: Any,

@@ -224,7 +224,7 @@ def in_memory(store: Store, buried: set[str]) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_interleaving_of_runs_publishes_wrong_bytes(data: st.DataObject) -> None:
     store, buried, ended = Store(), set[str](), dict[str, str]()

@@ -71,7 +71,7 @@ def agrees(image: np.ndarray, mask: np.ndarray) -> float:
     return float((pure == mask)[known].mean()) if known.any() else 1.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     size=st.tuples(st.integers(1, 90), st.integers(1, 90)),
     image_size=st.tuples(st.integers(1, 90), st.integers(1, 90)),

@@ -121,7 +121,7 @@ def test_streams_are_runs_permuted_in_windows(total: int, seed: int, streams: in
     assert low == total
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(
     total=st.integers(1, 700),
     num_hosts=st.integers(1, 8),

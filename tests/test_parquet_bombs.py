@@ -103,7 +103,7 @@ def boastful() -> bytes:
 TOO_MUCH = "takes more than"
 # What it is -> how it is made, and what must be said; or the numbers of rows and of bytes.
 BOMBS: dict[str, tuple[Callable[[], bytes], str | tuple[int, int]]] = {
-    "a value in 200 rows": (lambda: repeated(200, 8 * MIB), (200, 200 * 8 * MIB)),
+    "a value in 60 rows": (lambda: repeated(60, 8 * MIB), (60, 60 * 8 * MIB)),
     "a value in 3,000 rows": (lambda: repeated(3000, MIB), (3000, 3000 * MIB)),
     "a value of one size": (fixed, TOO_MUCH),
     "a value that begins as the one before": (prefixed, (60, 60 * 4 * MIB)),

@@ -96,7 +96,7 @@ def test_stored_blocks_are_full_and_only_the_last_is_final(
     assert file.num_bytes == len(stored) == size + 18 + 5 * len(blocks)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     size=st.sampled_from([0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 200_000])
     | st.integers(0, 300_000),
@@ -354,7 +354,7 @@ def test_any_other_order_raises(places: list[tuple[Shard, int]]) -> None:
         feed(*places)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.permutations([(A, 0), (A, 1), (A, 2), (B, 0), (EMPTY, 0)]))
 def test_only_orders_that_keep_shards_whole_are_accepted(places: list[tuple[Shard, int]]) -> None:
     names = [shard for shard, _ in places]
