@@ -9,6 +9,7 @@ from collections.abc import Iterator
 # what these tests do takes a hundredth of it, also on a slow machine; what they guard against,
 # minutes
 SECONDS = 20.0
+SLOWER = 4  # times: what a slow machine, or one with other work, may take longer than is said
 
 
 @contextlib.contextmanager

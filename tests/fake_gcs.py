@@ -79,6 +79,8 @@ class Settings:
         fail_share: of the requests for objects that fail by chance, never one request's repetition
             for ever.
         faults: name -> what happens to the next requests for it, in order.
+        held: names to which nothing is moved; such a request waits for other settings, and then
+            breaks, undone.
         denied: methods that are answered with 403.
         said: the message of such an answer.
         kept: what is said when an object is to be deleted or replaced; empty if it may be.
@@ -93,6 +95,7 @@ class Settings:
     page_size: int = 1000
     fail_share: float = 0.0
     faults: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    held: list[str] = dataclasses.field(default_factory=list)
     denied: list[str] = dataclasses.field(default_factory=list)
     said: str = "said 403"
     kept: str = ""
@@ -194,6 +197,9 @@ class Server:
             if self.settings.latency_s:
                 await asyncio.sleep(self.settings.latency_s)
             await self._gather(kind)
+            if await self._is_held(request):
+                writer.transport.abort()
+                return False
             fault = self._note(request)
             try:
                 answer = self._handle(request, fault)
@@ -202,6 +208,14 @@ class Server:
             return await self._deliver(answer, fault, writer)
         finally:
             self.running[kind] -= 1
+
+    async def _is_held(self, request: Request) -> bool:
+        """Whether a request is a move that has to wait; returns when it need not any more."""
+        target = urllib.parse.unquote(request.path.rpartition("/moveTo/o/")[2])
+        is_held = target in self.settings.held
+        while target in self.settings.held:
+            await asyncio.sleep(0.01)
+        return is_held
 
     async def _gather(self, kind: str) -> None:
         self.arrived[kind] += 1

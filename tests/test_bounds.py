@@ -61,7 +61,7 @@ def test_a_look_that_never_ends_is_ended(
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=240,
     )
     given = re.escape(str(tmp_path / "in"))
     assert run.returncode == 1

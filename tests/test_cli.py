@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from beam_tfr import __version__, cli
 from beam_tfr.console import signals
 from beam_tfr.console.terminal import counted
+from beam_tfr.engine import interrupt
 from beam_tfr.output import claim
 from tests.commands import ENVIRONMENT, REPOSITORY, finish, start
 from tests.conftest import SAMPLE, Run, as_nobody, files_of, finished_shards, wait_for
@@ -718,7 +718,7 @@ def test_ctrl_c_while_the_dataset_is_published_comes_too_late_and_is_told(
 
     def finish_late(output: str, run_id: str, shards: list[str]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.5)
+        wait_for(interrupt.requested.is_set)
         finish_claim(output, run_id, shards)
 
     monkeypatch.setattr(claim, "remove_work_folder", finish_late)

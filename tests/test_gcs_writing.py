@@ -227,7 +227,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_objects(
     fake: FakeGcs, local: Path, beam_tfr: Command
 ) -> None:
     fake.put_folder(SAMPLE, "photos")
-    fake.set(latency_s=0.05)
+    fake.set(held=["out/manifest.json"])
     with convert("gs://b/out") as process:
         wait_for(lambda: shards(fake) or process.poll() is not None)
         process.send_signal(signal.SIGKILL)
@@ -256,7 +256,7 @@ def test_of_two_runs_into_one_folder_one_publishes(fake: FakeGcs, local: Path) -
     fake.put_folder(SAMPLE, "photos")
     fake.set(latency_s=0.02)
     with convert("gs://b/out") as first, convert("gs://b/out", "--seed", "5") as second:
-        ends = [process.communicate(timeout=120) for process in (first, second)]
+        ends = [process.communicate(timeout=240) for process in (first, second)]
     codes = sorted((first.returncode, second.returncode))
     assert codes[0] == 0
     assert codes[1] in (1, 2)

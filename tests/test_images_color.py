@@ -285,7 +285,7 @@ def test_profiles_made_to_take_time_or_memory_take_none() -> None:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
     assert int(done.stdout) < 50_000  # kB
 
@@ -313,7 +313,7 @@ FUZZED = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(FUZZED), st.data())
 def test_damaged_profiles_are_used_or_ignored(profile: bytes, data: st.DataObject) -> None:
     damaged = bytearray(profile[: data.draw(st.integers(0, len(profile))) or None])

@@ -29,6 +29,7 @@ from beam_tfr.images.limits import MemoryBudget
 from beam_tfr.images.source import Decoded, Source
 from beam_tfr.options import ImageOptions
 from beam_tfr.schema.errors import RejectError
+from tests.conftest import wait_for
 from tests.fixtures import save, smooth
 from tests.fixtures.hostile import flat_png, scans
 
@@ -297,13 +298,6 @@ class Meter:
             self.most = max(self.most, self.held)
 
 
-def wait_until(done: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 100), min_size=1, max_size=8), min_size=1, max_size=8),
@@ -352,7 +346,7 @@ def test_a_large_image_is_not_overtaken_for_ever() -> None:
     threads = [threading.Thread(target=small) for _ in range(4)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(order) > 20)
+    wait_for(lambda: len(order) > 20)
     began = len(order)
     threads.append(threading.Thread(target=large))
     threads[-1].start()
@@ -376,7 +370,7 @@ def test_threads_begin_in_the_order_in_which_they_ask() -> None:
         for number, pixels in enumerate((100, 1, 100, 60, 50, 100)):
             threads.append(threading.Thread(target=work, args=(number, pixels)))
             threads[-1].start()
-            wait_until(lambda: len(budget._asked) == len(threads) + 1)
+            wait_for(lambda: len(budget._asked) == len(threads) + 1)
         assert not order
     for thread in threads:
         thread.join(60)
@@ -404,7 +398,7 @@ def test_an_image_larger_than_the_limit_waits_for_the_others_and_no_longer() -> 
     thread = threading.Thread(target=work)
     with budget.hold(1, 100):
         thread.start()
-        wait_until(lambda: len(budget._asked) == 2)
+        wait_for(lambda: len(budget._asked) == 2)
         order.append("small")
     thread.join(60)
     assert order == ["small", "large"]
@@ -450,9 +444,9 @@ def test_an_error_while_waiting_leaves_the_queue_to_the_others() -> None:
     waiting, after = threading.Thread(target=waits), threading.Thread(target=comes_next)
     with budget.hold(50, 100):
         waiting.start()
-        wait_until(lambda: len(budget._asked) == 2)
+        wait_for(lambda: len(budget._asked) == 2)
         after.start()
-        wait_until(lambda: len(budget._asked) == 3)
+        wait_for(lambda: len(budget._asked) == 3)
         assert not entered.wait(0.05)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(waiting.ident or 0), ctypes.py_object(KeyError)

@@ -244,9 +244,10 @@ ALLOWED = {
 COMMANDS = {"api", "cli", "commands", "inspection", "comparison", "preview", "reporting", "speed"}
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in ALLOWED])
-def test_modules_import_only_those_below_them(name: str) -> None:
-    assert ours(name) <= ALLOWED[name.partition(".")[0]]
+def test_modules_import_only_those_below_them() -> None:
+    for name in MODULES:
+        allowed = ALLOWED.get(name.partition(".")[0])
+        assert allowed is None or ours(name) <= allowed, name
 
 
 def test_no_stage_imports_a_command_and_no_ring_is_closed() -> None:

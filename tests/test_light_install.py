@@ -62,7 +62,7 @@ for function in (beam_tfr.convert, beam_tfr.plan):
 def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT, library, *CONVERT]
     run = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
     )
     assert (run.returncode, run.stderr) == (2, NEEDS.format(library))
 
@@ -72,14 +72,14 @@ def test_converting_without_its_extra_says_which(library: str, tmp_path: Path) -
 )
 def test_contents_need_pyarrow_alone(missing: list[str]) -> None:
     command = [sys.executable, "-c", NUMBERS, converted_photos(), *missing]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert run.returncode == 0, run.stderr
 
 
 def run_without(library: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Runs a command in a process in which a library cannot be imported."""
     command = [sys.executable, "-c", WITHOUT, library, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
 def test_looking_for_removed_images_without_its_extra_says_which(tmp_path: Path) -> None:

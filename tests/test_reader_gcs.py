@@ -55,7 +55,7 @@ def read_in_a_process(folder: str, environment: dict[str, str]) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]

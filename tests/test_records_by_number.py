@@ -189,7 +189,7 @@ def test_processes(method: str) -> None:
     expected = [(record, 4) for record in sort_splits(converted_photos(STORED))]
     assert read_and_count(records, 0) == expected[0]  # the parent has used it
     with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
-        assert [*pool.map(read_and_count, [records] * 12, range(12), timeout=120)] == expected
+        assert [*pool.map(read_and_count, [records] * 12, range(12), timeout=240)] == expected
 
 
 def test_pickled_and_without_open_files() -> None:

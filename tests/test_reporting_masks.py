@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from beam_tfr.records.examples import read_message
 from beam_tfr.reporting import report
 from beam_tfr.reporting.mask_samples import _compare, look_at_masks
 from beam_tfr.schema.feature_names import SOURCE_HEIGHT
+from tests.cpu_limit import bounded_cpu
 from tests.report_pages import list_evidence
 
 TRAIN = 60
@@ -148,6 +148,5 @@ def test_masks_are_as_usual_as_their_values_at_their_places() -> None:
 
 def test_masks_of_65536_values_are_compared_in_no_time() -> None:
     grids = np.random.default_rng(0).integers(0, 1 << 16, (400, 256)).astype(np.uint16)
-    began = time.process_time()
-    _compare(grids)
-    assert time.process_time() - began < 1
+    with bounded_cpu():
+        _compare(grids)

@@ -236,7 +236,7 @@ def launch(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

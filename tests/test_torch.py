@@ -362,7 +362,7 @@ def test_a_killed_worker_does_not_keep_others_from_the_next_epoch(folder: Path) 
         worker.join()
         setter = threading.Thread(target=dataset.set_epoch, args=(epoch,), daemon=True)
         setter.start()
-        setter.join(10)
+        setter.join(100)
         assert not setter.is_alive()
 
 

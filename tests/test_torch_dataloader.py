@@ -163,7 +163,7 @@ torch.distributed.destroy_process_group()
         )
         for rank in range(2)
     ]
-    found = [json.loads(run.communicate(timeout=100)[0]) for run in runs]
+    found = [json.loads(run.communicate(timeout=240)[0]) for run in runs]
     expected = [
         labels(
             ImageDataset(folder, split="train", batch_size=4, shuffle=True, rank=rank, world_size=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import io
+import itertools
 import os
 import signal
 import subprocess
@@ -131,10 +132,10 @@ def test_an_error_is_text_and_no_content(server: Server) -> None:
     assert 0 < len(answer.text) <= 1 << 16
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_an_error_without_end_is_cut(server: Server) -> None:
     assert get(server.url, io.BytesIO(), "/endless/403").text == "x" * (1 << 16)
-    ends = time.monotonic() + 0.3
+    left_s = itertools.chain([10.0] * 10, itertools.repeat(0.0))
     route = Route(server.url, "", certifi.where())
     answer = transfer.get(
         route,
@@ -142,13 +143,13 @@ def test_an_error_without_end_is_cut(server: Server) -> None:
         {},
         io.BytesIO(),
         max_bytes=None,
-        left_s=lambda: ends - time.monotonic(),
+        left_s=lambda: next(left_s),
     )
     assert answer.status_code == 403
-    assert 0 < len(answer.text) < 100
+    assert 0 < len(answer.text) < 1 << 16
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_answers_to_the_client_of_google_end(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,10 +166,10 @@ def test_answers_to_the_client_of_google_end(
         session.get(f"{server.url}/endless/slow")
     slow = session.get(f"{server.url}/endless/slow/403")
     assert slow.status_code == 403
-    assert 0 < len(slow.text) < 100
+    assert 0 < len(slow.text) < bounded_answers.MOST_MESSAGE_BYTES
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 @pytest.mark.parametrize(
     ("limit", "place"), [("HEAD_S", "/endless/head"), ("ANSWER_S", "/endless/trailer")]
 )
@@ -274,4 +275,4 @@ except KeyboardInterrupt:
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0] == "interrupted\n"
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < transfer.STALL_S

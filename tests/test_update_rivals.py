@@ -309,7 +309,8 @@ def test_of_an_update_and_another_run_one_works(
                     "another dataset replaced",
                 )
             ), said
-    update(dataset, photos)
+    # of all changes, if both were refused each time
+    update(dataset, photos, max_removed=1.0)
     assert files_of(dataset) == expected(photos, tmp_path)
 
 

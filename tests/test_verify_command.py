@@ -159,7 +159,7 @@ def test_files_that_the_taught_patterns_match_are_problems_and_others_are_not(
     assert beam_tfr("verify", dataset).code == 0
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_sources_that_are_too_large_are_not_read_through(
     beam_tfr: Command, dataset: Path, sources: Path
 ) -> None:

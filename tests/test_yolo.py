@@ -765,7 +765,7 @@ def test_few_label_files_are_read_before_the_run(
     assert len([*tables.read(str(path))]) == 8
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(100)
 def test_a_place_that_is_named_many_times_is_listed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from beam_tfr.tables.opening import open_tables
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 2 << 30  # 2 GiB of addresses
-MOST_S = 20
+MOST_S = 60
 
 
 @dataclasses.dataclass(frozen=True)
