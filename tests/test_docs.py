@@ -274,6 +274,22 @@ def test_one_image_in_a_notebook(sample: Path) -> None:
     assert (names["image"].height, names["image"].width) == (224, 224)
 
 
+def test_the_script_for_panoptic_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = [block for block in blocks(DOCS / "objects.md", "python") if "panoptic" in block]
+    monkeypatch.chdir(tmp_path)
+    segments = [{"id": 70_000, "category_id": 184}, {"id": 258, "category_id": 1}]
+    annotation = {"image_id": 1, "file_name": "1.png", "segments_info": segments}
+    Path("panoptic_val2017.json").write_text(json.dumps({"annotations": [annotation]}))
+    Path("panoptic_val2017").mkdir()
+    image = Image.new("RGB", (3, 1))
+    image.putdata([(112, 17, 1), (2, 1, 0), (0, 0, 0)])
+    image.save("panoptic_val2017/1.png")
+    exec(script, {})
+    with Image.open("semantic_val2017/1.png") as mask:
+        assert mask.mode == "L"
+        assert [*mask.tobytes()] == [184, 1, 255]
+
+
 @pytest.mark.slow
 def test_the_python_of_the_recipes(
     sample: Path, tmp_path: Path, beam_tfr: Callable[..., Run], monkeypatch: pytest.MonkeyPatch

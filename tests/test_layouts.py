@@ -1008,6 +1008,31 @@ def test_folders_of_photos_are_classes_whatever_their_names(
     assert describe_mask_folders(files, files.__getitem__, lambda _: FileKind.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("masks", "other", "told"),
+    [
+        ("labels/masks", "labels/colormaps", "labels/masks look like images and their masks"),
+        (
+            "labels/panoptic",
+            "",
+            "labels/panoptic look like images and panoptic masks, whose colors",
+        ),
+        ("labels/semantic", "labels/panoptic", "labels/semantic look like images and their masks"),
+    ],
+)
+def test_masks_in_color_come_last(masks: str, other: str, told: str) -> None:
+    """As in BDD100K and COCO."""
+
+    def kind_of(path: str) -> FileKind:
+        return FileKind.COLORED if "colormaps" in path or "panoptic" in path else FileKind.AREAS
+
+    in_folders = [*filter(None, ["images/train", f"{masks}/train", other and f"{other}/train"])]
+    text = describe_mask_folders(in_folders, lambda _: ["a.png", "b.png"], kind_of)
+    assert told in text
+    assert ("pair=" in text) == bool(other)
+    assert (f"; {other} also seems to hold masks" in text) == bool(other)
+
+
 def test_photos_are_told_from_masks_by_their_size(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
     areas = np.repeat(noise[:3], 10, axis=0)
@@ -1021,7 +1046,7 @@ def test_photos_are_told_from_masks_by_their_size(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(b"\x89PNG")
     assert {name: find_kind(f"{tmp_path}/", name) for name in [*os.listdir(tmp_path), "none"]} == {
         "photo.png": FileKind.PHOTO,
-        "colors.png": FileKind.UNKNOWN,
+        "colors.png": FileKind.COLORED,
         "gray.png": FileKind.DETAILED,
         "mask.png": FileKind.AREAS,
         "photo.jpg": FileKind.UNKNOWN,

@@ -237,6 +237,20 @@ def test_equal_channels_are_read_as_gray(channels: int, alpha: bool) -> None:
     np.testing.assert_array_equal(pixels(replaced.encoded), np.where(values == 2, 9, values))
 
 
+def test_colors_that_are_ids_of_segments_get_no_values() -> None:
+    """As in COCO panoptic, where each image has other colors."""
+    start = "its mask has 3 colors (#000000, …); give them values, for this one"
+    sets = [[0, number, number + 1] for number in (10, 20, 30)]
+    details = [
+        f"{start}: [{','.join(f'#{color:06x}={color}' for color in colors)}]" for colors in sets
+    ]
+    (text,) = describe_all_colors(details)
+    assert text.startswith("no color but black is in two masks of mask")
+    assert "docs/objects.md#panoptic-masks" in text
+    (text,) = describe_all_colors([*details, details[0]])
+    assert text.startswith("the brackets for mask")
+
+
 def test_colors_of_all_rejected_masks_get_values() -> None:
     """The brackets of one reject would make the next one a reject, and so on."""
     image = convert_image(png(COLORS[ids(30, 40)]), resize="none", encoding="png")

@@ -1,14 +1,20 @@
 """Describes colored masks in messages, and the brackets that map their colors to values."""
 
+import collections
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 _NAMED_COLORS = 8  # colors to list in messages, along with their number
 _MOST_VALUES = 64  # colors to list with values; more are probably not classes
 _NOISE_SHARE = 0.001  # largest fraction of a mask's pixels with one color of noise
 _MAIN_SHARE = 0.99  # smallest fraction of a mask's pixels with its other colors
+_LEAST_MASKS = 3  # whose colors are compared
+_WRITE_CLASSES = (
+    "write gray masks with only the ids of classes, as the script for panoptic masks in "
+    "docs/objects.md#panoptic-masks does"
+)
 _MAY_BE_NOISE = "may be noise, for example along edges"
 # The part of a reject's detail that has the brackets with a value for each color of its mask.
 _CURE = re.compile(r"its (?P<key>\w+) has [^\[]*: \[(?P<values>#[0-9a-f]{6}=[^\]]*)\]")
@@ -87,26 +93,43 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
     Args:
         details: details of rejects for any reason.
     """
-    texts_of = dict[str, dict[str, None]]()
+    texts_of = collections.defaultdict[str, list[str]](list)
     keys_with_noise = set[str]()
     for detail in details:
         cure = _CURE.match(detail)
         if cure:
-            texts_of.setdefault(cure["key"], {})[cure["values"]] = None
+            texts_of[cure["key"]].append(cure["values"])
             if _MAY_BE_NOISE in detail:
                 keys_with_noise.add(cure["key"])
     for key, texts in texts_of.items():
-        values = _merge_values([_parse_values(text) for text in texts])
+        if _are_ids([_parse_values(text).keys() for text in texts]):
+            yield (
+                f"no color but black is in two masks of {key}, so the colors seem to be ids of "
+                f"segments or objects, not classes: {_WRITE_CLASSES}"
+            )
+            continue
+        values = _merge_values([_parse_values(text) for text in dict.fromkeys(texts)])
         if len(values) > _MOST_VALUES:
             yield (
                 f"the masks of {key} have {len(values):,} different colors, too many to be "
                 "classes: if their channels hold ids of classes and objects, as in ADE20K (red // "
-                "10 * 256 + green, and blue), write gray masks with only the ids of classes"
+                f"10 * 256 + green, and blue), {_WRITE_CLASSES}"
             )
             continue
         brackets = _spell_values(values)
         noise = f"; if others are noise: {_cure_noise(values)}" if key in keys_with_noise else ""
         yield f"the brackets for {key} that give all of these colors a value: {brackets}{noise}"
+
+
+def _are_ids(colors: Sequence[Set[int]]) -> bool:
+    """Whether several masks have several colors each, but no two share one other than black.
+
+    Args:
+        colors: the colors of each mask.
+    """
+    areas = [mask - {0} for mask in colors]
+    several = [mask for mask in areas if len(mask) > 1]
+    return len(several) >= _LEAST_MASKS and sum(map(len, areas)) == len(set().union(*areas))
 
 
 def _merge_values(all_values: Iterable[Mapping[int, int]]) -> dict[int, int]:

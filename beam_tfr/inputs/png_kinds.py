@@ -36,7 +36,7 @@ def find_kind(root: str, path: str) -> FileKind:
         return FileKind.UNKNOWN
     if entry.size_bytes > _LEAST_BYTES * pixels:
         return FileKind.PHOTO if color_type in _RGB else FileKind.DETAILED
+    if color_type in _RGB:
+        return FileKind.COLORED
     has_areas = entry.size_bytes - _FRAME_BYTES < _MOST_AREA_BYTES * pixels
-    if has_areas and color_type not in _RGB:
-        return FileKind.AREAS
-    return FileKind.UNKNOWN
+    return FileKind.AREAS if has_areas else FileKind.UNKNOWN

@@ -8,6 +8,7 @@ from beam_tfr.layouts.class_levels import describe_class_levels
 from beam_tfr.layouts.class_names import find_split_mark
 from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.mask_folders import (
+    PANOPTIC,
     describe_mask_folders,
     list_nothing,
     without_mask_folders,
@@ -70,7 +71,7 @@ def check_split_folders(
         _check_only_folder(folders.keys(), keys)
         return
     masks = describe_mask_folders(folders, names_in, kind_of)
-    if "`layout=" in masks:
+    if "`layout=" in masks or masks.endswith(PANOPTIC):
         raise UsageError(f"folders have the names of splits, and {masks}", option="input")
     layout, images = choose_level(levels, folders)
     numbers = [f"{name} ({number:,})" for name, number in sorted(images.items())]

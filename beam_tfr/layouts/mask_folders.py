@@ -29,7 +29,7 @@ from beam_tfr.layouts.unnamed_masks import (
     hold_only,
     is_unknown,
 )
-from beam_tfr.schema.differences import common_start
+from beam_tfr.schema.differences import common_start, join_names
 from beam_tfr.schema.spelling import quote_word, spell_option
 from beam_tfr.schema.wildcards import escape_pattern
 
@@ -50,6 +50,11 @@ _MOST_NAMES = 100  # files in a folder whose names are compared
 _MOST_FOLDERS = 10  # folders whose files are compared
 _MOST_LEVELS = 12  # folders of a path, counted from its start and from its end
 _LIKE_IMAGES = "{stem}.png"
+PANOPTIC = (
+    "panoptic masks, whose colors are ids of segments, not classes: the script in "
+    "docs/objects.md#panoptic-masks writes masks of classes, and the next run says how to convert "
+    "them"
+)
 
 
 class _Place(NamedTuple):
@@ -102,6 +107,8 @@ class MaskFolders(NamedTuple):
         ends: endings of the names of the two folders, if folders elsewhere have the same endings:
             org and label, for a_org and a_label, if there are b_org and b_label; usually empty.
         are_deep: whether only one of the two folders has subfolders.
+        others: paths of other folders with masks of the same images, relative to the parent.
+        are_panoptic: whether the masks have a color for each segment of an image, as in COCO.
     """
 
     parent: str
@@ -113,6 +120,8 @@ class MaskFolders(NamedTuple):
     has_splits: bool = False
     ends: tuple[str, str] = ("", "")
     are_deep: bool = False
+    others: Sequence[str] = ()
+    are_panoptic: bool = False
 
     def describe(
         self, all_folders: Sequence[str], names_in: NamesIn, *, in_archives: bool = False
@@ -128,6 +137,8 @@ class MaskFolders(NamedTuple):
         masks = names_in(self._path_of(self.masks))
         name = find_mask_name(images, masks)
         folders = f"the folders {self.images or '.'} and {self.masks}"
+        if self.are_panoptic:
+            return f"{folders} look like images and {PANOPTIC}"
         unpaired = self._describe_unpaired(images, masks, name, names_in)
         if unpaired:
             return f"{folders} look like images and {unpaired}"
@@ -140,6 +151,9 @@ class MaskFolders(NamedTuple):
             form += ", once archives are unpacked"
         form += cure.describe_other_classes(all_folders)
         rest = cure.describe_rest(all_folders, filter(is_of_masks, all_folders))
+        if self.others:
+            verb = "seems" if len(self.others) == 1 else "seem"
+            rest += f"; {join_names(self.others)} also {verb} to hold masks"
         misfits = cure.describe_misfits(all_folders, names_in)
         return (
             f"{folders} look like images and their masks: {cure.describe()} converts "
@@ -341,7 +355,7 @@ def find_mask_folders(
     without_photos = [
         folder for folder in ordered if folder not in masks or not holds_photos(folder)
     ]
-    compared = next(_compare_files(without_photos, names_in), None)
+    compared = next(_compare_files(without_photos, names_in, kind_of), None)
     if compared is None:
         are_all = len(without_photos) == len(ordered)
         compared = _find_deep_masks(names_at if are_all else _group_names(without_photos))
@@ -520,17 +534,48 @@ def without_mask_folders(folders: Mapping[str, int]) -> dict[str, int]:
     return images
 
 
-def _compare_files(folders: Sequence[str], names_in: NamesIn) -> Iterator[MaskFolders]:
-    """Yields folders named like masks, each with a folder of images that have these masks."""
+def _compare_files(
+    folders: Sequence[str], names_in: NamesIn, kind_of: KindOf
+) -> Iterator[MaskFolders]:
+    """Yields folders named like masks, each with a folder of images that have these masks.
+
+    Masks in color come last: BDD100K has masks, and colormaps for people to look at.
+    """
     masks = _select_masks(folders)
     images = [folder for folder in folders if folder not in masks][:_MOST_FOLDERS]
     masks = sorted(masks, key=_is_of_instances)[:_MOST_FOLDERS]
     if not masks or not images:
         return
     names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
+    masks.sort(key=lambda folder: _are_colored(folder, names[folder], kind_of))
     for mask_folder, image_folder in itertools.product(masks, images):
         if have_masks(names[image_folder], names[mask_folder]):
-            yield _divide_paths(image_folder, mask_folder)
+            has_colors = _are_colored(mask_folder, names[mask_folder], kind_of)
+            fitting = [mask for mask in masks if have_masks(names[image_folder], names[mask])]
+            yield _divide_paths(image_folder, mask_folder)._replace(
+                others=_list_others(image_folder, mask_folder, fitting),
+                are_panoptic=has_colors and "panoptic" in mask_folder.lower(),
+            )
+
+
+def _list_others(images: str, masks: str, fitting: Iterable[str]) -> list[str]:
+    """Returns the mask folders next to one that are divided like it; see `MaskFolders.others`.
+
+    Args:
+        images: path of the image folder.
+        masks: path of its mask folder.
+        fitting: paths of all folders that hold masks of these images.
+    """
+    chosen = _divide_paths(images, masks)
+    others = (_divide_paths(images, folder) for folder in fitting if folder != masks)
+    place = chosen.parent, chosen.below
+    return [other.masks for other in others if (other.parent, other.below) == place]
+
+
+def _are_colored(folder: str, names: Iterable[str], kind_of: KindOf) -> bool:
+    """Whether the first file in a folder is a PNG in color."""
+    first = min(names, default="")
+    return kind_of(f"{folder}/{first}") in (FileKind.COLORED, FileKind.PHOTO)
 
 
 def _select_masks(folders: Sequence[str]) -> list[str]:

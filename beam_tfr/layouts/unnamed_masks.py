@@ -19,12 +19,14 @@ class FileKind(enum.Enum):
         PHOTO: a PNG with too many colors for a mask.
         DETAILED: a grayscale PNG with many values, or a palette PNG with small areas.
         AREAS: a grayscale or palette PNG with few large areas, as in masks.
+        COLORED: an RGB PNG that is too small for a photo, as that of a colored mask.
         UNKNOWN: another file, or another PNG.
     """
 
     PHOTO = enum.auto()
     DETAILED = enum.auto()
     AREAS = enum.auto()
+    COLORED = enum.auto()
     UNKNOWN = enum.auto()
 
 

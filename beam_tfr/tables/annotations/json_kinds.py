@@ -61,7 +61,8 @@ _VQA = (
 _KINDS = (
     _Kind(
         frozenset({"annotations[].segments_info"}),
-        f"is a panoptic file, whose masks are in PNGs; {_INSTANCES}",
+        "is a panoptic file, whose masks are in PNGs: the script in docs/objects.md#panoptic-masks "
+        f"writes masks of classes; {_INSTANCES}",
     ),
     _Kind(
         frozenset({"annotations[].caption"}),
