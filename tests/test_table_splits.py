@@ -346,6 +346,19 @@ def test_images_in_one_folder_that_may_be_a_class(tmp_path: Path) -> None:
     assert not open_input(table=f"{tmp_path}/b.csv", **OPTIONS).warnings
 
 
+@pytest.mark.parametrize("test_table", ["GT-final_test.csv", "GT.csv"])
+def test_folders_that_share_the_text_around_splits(tmp_path: Path, test_table: str) -> None:
+    """As in GTSRB."""
+    write_csv(tmp_path / "Final_Test" / "Images" / test_table, "1.png")
+    write_csv(tmp_path / "Final_Training" / "Images" / "00000" / "GT-00000.csv", "1.png")
+    tables = open_input(table=f"{tmp_path}/**/GT*.csv", **OPTIONS)
+    assert keys_by_split(tables) == {
+        "test": ["Final_Test/Images/1.png"],
+        "training": ["Final_Training/Images/00000/1.png"],
+    }
+    assert "training (1 table, such as Final_Training/Images/00000/GT" in warning_of(tables)
+
+
 def test_some_tables_with_a_split_and_some_without(tmp_path: Path) -> None:
     write_csv(tmp_path / "train" / "labels.csv", "1.png")
     write_csv(tmp_path / "more" / "labels.csv", "1.png")

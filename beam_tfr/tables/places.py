@@ -10,6 +10,7 @@ from beam_tfr.console.terminal import counted
 from beam_tfr.layouts.split_names import (
     DEFAULT_SPLIT,
     describe_split_names,
+    find_split_folders,
     seeming_split,
     split_around,
     split_of_folder,
@@ -83,6 +84,45 @@ def split_of_place(table: str, export_splits: frozenset[str] = frozenset()) -> s
     return places[0].split if len(places) == 1 else ""
 
 
+def find_shared_splits(tables: Iterable[str]) -> dict[str, str]:
+    """Finds folders of tables whose names have different splits after or before the same text.
+
+    Examples are Final_Training and Final_Test, as in GTSRB.
+
+    Args:
+        tables: paths of all tables, relative to the folder of all tables.
+
+    Returns:
+        Name of a folder -> its split, in lower case.
+    """
+    names_at = collections.defaultdict[int, set[str]](set)  # depth -> names
+    for folder in {table.rpartition("/")[0] for table in tables}:
+        for depth, name in enumerate(folder.split("/")):
+            names_at[depth].add(name)
+    split_of = dict[str, str]()
+    for names in names_at.values():
+        for name, parts in find_split_folders(names).items():
+            if parts.is_shared and split_of_folder(parts.split):
+                split_of[name] = split_of_folder(parts.split)
+    return split_of
+
+
+def split_of_table(
+    table: str, export_splits: frozenset[str], shared_splits: Mapping[str, str]
+) -> str:
+    """Returns the only split that the path of a table names, or an empty string.
+
+    Args:
+        table, export_splits: see `find_places`.
+        shared_splits: result of `find_shared_splits`, for tables whose path names no other split.
+    """
+    split = split_of_place(table, export_splits)
+    if split or not shared_splits or find_places(table, export_splits):
+        return split
+    splits = {shared_splits[name] for name in table.split("/")[:-1] if name in shared_splits}
+    return min(splits) if len(splits) == 1 else ""
+
+
 def name_splits(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> Mapping[str, list[str]]:
@@ -114,10 +154,11 @@ def group_by_split(
     Args:
         tables, folder, export_splits: see `name_splits`.
     """
+    names = [path[len(folder) :] for path in tables]
+    shared_splits = find_shared_splits(names)
     tables_of = collections.defaultdict[str, list[str]](list)
-    for path in tables:
-        table = path[len(folder) :]
-        tables_of[split_of_place(table, export_splits)].append(table)
+    for table in names:
+        tables_of[split_of_table(table, export_splits, shared_splits)].append(table)
     return tables_of
 
 

@@ -28,7 +28,7 @@ from beam_tfr.tables.image_names import ImageFinder
 from beam_tfr.tables.image_sets import name_of_image, read_image_sets
 from beam_tfr.tables.names import NameColumn, read_single_name
 from beam_tfr.tables.paths import folder_of
-from beam_tfr.tables.places import split_of_place
+from beam_tfr.tables.places import split_of_table
 
 _is_class_name = functools.lru_cache(is_class_name)  # many rows have the same class
 _is_split_name = functools.lru_cache(is_split_name)
@@ -264,16 +264,19 @@ class PlaceRole(Role):
 
     Attributes:
         export_splits: the splits of our export, if the tables belong to one; otherwise empty.
+        shared_splits: see `split_of_table`.
     """
 
     export_splits: frozenset[str] = frozenset()
+    shared_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def place(self) -> str:
         return "table"
 
     def apply(self, ref: ImageRef, row: TableRow) -> ImageRef:
-        return ref._replace(split=split_of_place(row.name, self.export_splits))
+        split = split_of_table(row.name, self.export_splits, self.shared_splits)
+        return ref._replace(split=split)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

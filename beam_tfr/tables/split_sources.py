@@ -86,7 +86,9 @@ def choose_split_source(
     tables_of = {} if is_of_all else places.name_splits(tables, folder, export_splits)
     if tables_of:
         warnings = filter(None, [*image_sets.warnings, places.describe_splits(tables_of)])
-        return SplitSource(roles.PlaceRole(export_splits=export_splits), tuple(warnings))
+        shared_splits = places.find_shared_splits(path[len(folder) :] for path in tables)
+        by_place = roles.PlaceRole(export_splits=export_splits, shared_splits=shared_splits)
+        return SplitSource(by_place, tuple(warnings))
     image_places = places.describe_image_places(images)
     texts = [
         *image_sets.warnings,
