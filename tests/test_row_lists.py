@@ -135,6 +135,19 @@ def test_the_command_writes_rows(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_the_command_replaces_no_value_of_a_row(tmp_path: Path) -> None:
+    rows = {"cat": [{"image": "a.jpg"}, {"image": "b.jpg", "label": "dog"}], "owl": []}
+    rows["owl"] += [{"image": "c.jpg"}]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(rows))
+    with pytest.raises(DataError) as caught:
+        open_tables(find_content(ConvertOptions(table=(str(path),), output="/o")))
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run_jq(str(caught.value), tmp_path)
+    assert "a row has label already" in failed.value.stderr
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 def test_files_of_coco_for_each_split_are_told_apart(tmp_path: Path) -> None:
     coco = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": []}
     (tmp_path / "a.json").write_text(json.dumps({"train": coco, "val": coco}))

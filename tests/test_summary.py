@@ -129,9 +129,11 @@ def test_a_folder_is_taken_whole_and_a_pattern_says_what_it_leaves_behind(
     whole = beam_tfr("convert", "--input", "phone", "--output", "phone/out")
     assert (whole.code, whole.err) == (0, "")
     assert "balance: 6 matched = 6 written + 0 rejected" in whole.out
-    assert "skipped: 3 without an image extension; `beam-tfr plan` shows which kinds" in whole.out
+    kinds = "skipped: 3 without an image extension (1 .DS_Store, 1 ._*, 1 .txt)"
+    assert kinds in whole.out
     again = beam_tfr("convert", "--input", "phone", "--output", "phone/out", "--json")
     assert (again.json["complete_already"], again.json["skipped"]) == (True, 3)
+    assert again.json["skipped_kinds"] == {".DS_Store": 1, "._*": 1, ".txt": 1}
     part = beam_tfr("convert", "--input", "phone/**/[0-9].jpg", "--output", "part", "--limit", "2")
     folder_of_both = f"{tmp_path}/phone/"
     assert (

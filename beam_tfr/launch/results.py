@@ -25,7 +25,7 @@ from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.patterns import describe_unused
-from beam_tfr.inputs.skipped import PACKED_LABELS_CURE
+from beam_tfr.inputs.skipped import PACKED_LABELS_CURE, describe_kinds
 from beam_tfr.launch.examples import read_items
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
@@ -42,6 +42,7 @@ from beam_tfr.schema.palettes import describe_palettes
 from beam_tfr.schema.renames import find_renamed, parse_renames
 from beam_tfr.schema.spelling import quote_word
 from beam_tfr.tables.repeats import REPEATED_NOTE
+from beam_tfr.transforms.counting import SKIPPED_KIND
 
 MAX_REJECTS = 100  # in a result
 _COUNTERS = {  # name in `Result.run` -> counter
@@ -171,6 +172,8 @@ class Result(Printable):
             different split than before, or copies of such images; `followed`, images put into the
             split of a copy that they replace; `unhashed`, images compared only by their bytes;
             `crowded`, images some of whose near copies may be missed.
+        skipped_kinds: kind of name, such as ".txt" -> number of skipped files, for the most common
+            kinds.
         new_ids: how the label ids differ from those of the replaced dataset; empty if none differ.
         lost_splits: a sentence about splits that only the replaced dataset has; empty if there are
             none.
@@ -192,6 +195,7 @@ class Result(Printable):
     seconds: float
     fresh: bool
     run: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    skipped_kinds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     new_ids: str = ""
     lost_splits: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -288,6 +292,7 @@ class Result(Printable):
             "columns": dataset.options.get("feature_columns", {}),
             "examples": [item.as_json() for item in self.examples],
             **{name: self.run[name] for name in _COUNTERS},
+            "skipped_kinds": dict(self.skipped_kinds),
             "new_ids": self.new_ids,
             "renamed": dict(self.renamed),
             "dataset_digest": dataset.dataset_digest,
@@ -335,10 +340,8 @@ class Result(Printable):
         yield f"balance: {matched:,} matched = {written:,} written + {rejected:,} rejected"
         skipped = self.run["skipped"]
         if skipped:
-            yield (
-                f"skipped: {skipped:,} without an image extension; `beam-tfr plan` shows which "
-                "kinds"
-            )
+            _, kinds = describe_kinds(self.skipped_kinds, images=False)
+            yield f"skipped: {skipped:,} without an image extension ({kinds})"
         path = storage.join(self.folder, REJECTS_FILE)
         yield from rejects.describe_rejects(path, counts["rejected"])
         if self.new_codecs:
@@ -488,6 +491,7 @@ def read_result(
         seconds=seconds,
         fresh=fresh,
         run=collections.Counter(counts),
+        skipped_kinds=_count_skipped_kinds(counters),
         new_ids=new_ids,
         lost_splits=lost_splits,
         renamed=renamed,
@@ -504,6 +508,15 @@ def read_result(
             published.class_names, are_given=step.source.plan.gives_classes
         ),
     )
+
+
+def _count_skipped_kinds(counters: Mapping[str, int]) -> dict[str, int]:
+    """Returns kind of name -> number of skipped files, from the counters of a run."""
+    return {
+        name.removeprefix(SKIPPED_KIND): number
+        for name, number in counters.items()
+        if name.startswith(SKIPPED_KIND)
+    }
 
 
 def _describe_unused_options(

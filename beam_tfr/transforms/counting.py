@@ -14,9 +14,12 @@ from apache_beam.metrics import Metrics
 from beam_tfr import storage
 from beam_tfr.engine import cloud
 from beam_tfr.engine.beam_internals import NAMESPACE, worker_options
+from beam_tfr.inputs.skipped import SkippedFiles, describe_kinds
 from beam_tfr.schema.items import Accompanied, Item
 from beam_tfr.schema.plan import ShardInfo
 
+SKIPPED_KIND = "skipped-kind-"  # begins the name of a counter
+_MOST_KINDS = 10  # counted separately in each part of the input
 _counter = functools.cache(functools.partial(Metrics.counter, NAMESPACE))
 # Dataflow recognizes this name, from Beam's own access to Cloud Storage: workers are waiting for a
 # service, so it adds no more workers.
@@ -49,6 +52,14 @@ class FunctionDoFn(CloudDoFn):
 def count(name: str, number: int = 1) -> None:
     """Adds to a counter; docs/dataflow.md describes the counters."""
     _counter(name).inc(number)
+
+
+def count_skipped(skipped: SkippedFiles) -> None:
+    """Counts the files that a listing skips: all of them, and the most common kinds of names."""
+    missed, _ = describe_kinds(skipped.kinds, images=True)
+    count("skipped", skipped.kinds.total() - missed)
+    for kind, number in skipped.kinds.most_common(_MOST_KINDS):
+        count(f"{SKIPPED_KIND}{kind}", number)
 
 
 def count_read(items: Iterable[Item]) -> None:

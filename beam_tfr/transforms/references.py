@@ -52,7 +52,7 @@ from beam_tfr.schema.encoded_ref import EncodedRef, key_of, split_labels, to_byt
 from beam_tfr.schema.items import ImageRef, group_values
 from beam_tfr.tables.repeats import check_repeats, merge_rows
 from beam_tfr.tables.rows import Tables
-from beam_tfr.transforms.counting import FunctionDoFn, count
+from beam_tfr.transforms.counting import FunctionDoFn, count, count_skipped
 
 BATCHES = 64  # batches of patterns, each listed by one worker
 RANGES = 50  # ranges into which all patterns or a large range are divided; often ten times as many
@@ -157,7 +157,7 @@ class MatchImages(beam.PTransform):
                 for group in _group_rest(rest):
                     yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         missed, _ = describe_kinds(skipped.kinds, images=True)
-        count("skipped", skipped.kinds.total() - missed)
+        count_skipped(skipped)
         count("archives", count_archives(skipped.kinds))
         count("packed-archives", count_packed(skipped.kinds))
         count("raw-photos", count_raw(skipped.kinds))
@@ -270,7 +270,7 @@ class ReadTable(beam.PTransform):
             if hashes.are_many:
                 yield from hashes.take()
         yield from hashes.take()
-        count("skipped", skipped.kinds.total())
+        count_skipped(skipped)
 
     def _encode_rows(self, path: str, hashes: _KeyHashes, skipped: SkippedFiles) -> Iterator[bytes]:
         for ref in self.opened.read(path, skipped):

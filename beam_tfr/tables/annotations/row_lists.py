@@ -149,7 +149,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
     begin = f"{_access(outer)} | " if outer else ""
     begin += "" if are_all and chosen.keys() == rows.keys() else f"{_select(chosen)} | "
     column = _name_keys(chosen, options)
-    code = f"{begin}to_entries[] | .key as $key | .value[] | . + {{{column}: $key}}"
+    code = f"{begin}to_entries[] | .key as $key | .value[] | {_add_key(column)}"
     return f"has rows in {join_names([*chosen])}; {_write_rows(code, options)}"
 
 
@@ -165,6 +165,12 @@ def _name_keys(rows: Mapping[str, Mapping[str, Any]], options: dict[str, str]) -
     if role != "key":
         options[f"{role}_column"] = column
     return column
+
+
+def _add_key(column: str) -> str:
+    """Returns the jq code that adds `$key` to a row as a column, which no row may have."""
+    taken = f'error("a row has {column} already")'
+    return f'if has("{column}") then {taken} else . + {{{column}: $key}} end'
 
 
 def _role_of_keys(keys: Collection[str], options: Mapping[str, str]) -> str:
@@ -294,7 +300,7 @@ def _describe_inner_rows(content: _Values) -> str:
     options = _suggest_options(next(iter(rows.values())))
     column = _name_keys(rows, options)
     begin = "" if rows_of.keys() == content.keys() else f"{_select(rows_of)} | "
-    code = f"{begin}to_entries[] | .key as $key | .value{_access(inner)}[] | . + {{{column}: $key}}"
+    code = f"{begin}to_entries[] | .key as $key | .value{_access(inner)}[] | {_add_key(column)}"
     return f"has rows in {inner!r} below {join_names([*rows_of])}; {_write_rows(code, options)}"
 
 
