@@ -61,6 +61,8 @@ _PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
 _TOO_MANY_DIGITS = re.compile(rb"[0-9]{256}")  # more than a file name may have
 _MOST_TAR_VALUES = 1_000  # values for all files of a tar; each file gets a copy
 _SIZE_BITS = 64  # for the size of a file in a tar
+# A small zip could otherwise stand for millions of large images (CVE-2024-0450).
+_SAME_POSITION = "has the same position in the zip as another file: create the zip again"
 _ENCRYPTED = 1  # flag of a file in a zip
 # Files that may hold labels of all images.
 _TABLES = (".json", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".yaml", ".yml")
@@ -382,10 +384,13 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
             continue
         begin = 0
         num_bytes = 0  # if the stated position cannot be that of a file
+        problem = _find_zip_problem(info)
         if 0 <= info.header_offset < directory.begin:
             begin = info.header_offset
-            following = survey.starts[bisect.bisect_right(survey.starts, begin)]
-            num_bytes = min(following - begin, info.compress_size + _MOST_HEADER)
+            position = bisect.bisect_right(survey.starts, begin)
+            num_bytes = min(survey.starts[position] - begin, info.compress_size + _MOST_HEADER)
+            if position > 1 and survey.starts[position - 2] == begin:
+                problem = problem or _SAME_POSITION
         yield (
             name,
             Member(
@@ -394,7 +399,7 @@ def _list_zip(opened: IO[bytes]) -> Iterator[tuple[str, Member]]:
                 num_bytes,
                 info.compress_type,
                 info.CRC,
-                _find_zip_problem(info),
+                problem,
                 is_guessed=is_guessed(info, are_utf8=survey.are_utf8),
             ),
         )
