@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import os
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,21 @@ def test_references_or_fingerprints_are_read(refs: list[bytes], tmp_path: Path) 
     read = sidecars.read_sidecar(str(tmp_path), info.shard.name)
     assert read
     assert read.refs == refs
+
+
+def test_a_sidecar_with_many_references_takes_little_memory(tmp_path: Path) -> None:
+    plan = begin(tmp_path)
+    info = finish_shard(tmp_path, plan)
+    refs = [ref(key=f"{number}.jpg") for number in range(50_000)]
+    sidecar(tmp_path).unlink()
+    sidecars.write_sidecar(str(tmp_path), info, [], refs=refs)
+    tracemalloc.start()
+    read = sidecars.read_sidecar(str(tmp_path), info.shard.name)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read
+    assert read.refs == refs
+    assert peak < 250 * len(refs)
 
 
 @pytest.mark.parametrize(("refs", "are_read"), [([REF], True), ([b"12345678"], False)])

@@ -198,7 +198,7 @@ def _check_values(sidecar: Sidecar) -> None:
         ValueError, TypeError, LookupError, AttributeError: a value cannot be used.
     """
     if sidecar.has_keys:
-        for ref in EncodedRef.parse_all(sidecar.refs):
+        for ref in map(EncodedRef.parse, sidecar.refs):  # one by one: there may be a million
             _check_ref(ref)
     elif any(len(ref) != _FINGERPRINT_BYTES for ref in sidecar.refs):
         raise ValueError("not all references are fingerprints")
