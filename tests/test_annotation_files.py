@@ -66,6 +66,7 @@ FILES = {
     "names.txt": ("a.jpg\nb.jpg\n", ""),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
     "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
+    "imagelabels.csv": ("label\n77\n3\n", "imagelabels.csv has a column of classes, but none"),
     "cvat.xml": ('<annotations><image id="0" name="a.jpg"/></annotations>', "cvat.xml"),
     "vott.json": ('{"asset": {"name": "a.jpg"}, "regions": []}', "vott.json"),
     "export.ndjson": ('{"data_row": {"external_id": "a.jpg"}}', "export.ndjson"),

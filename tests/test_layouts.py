@@ -937,6 +937,22 @@ def two_files(*folders: str) -> dict[str, list[str]]:
         ({"Jo": ["1.jpg"], "Joann": ["1.jpg"]}, ""),
         ({"benign": ["benign1.png"], "normal": ["normal1.png"]}, ""),
         (
+            {f"x/{name}{end}": ["1.tif"] for name in ("test", "train") for end in ("", "_labels")},
+            "--exclude '**/*_labels/*.tif' leaves out the old files",  # of Massachusetts Roads
+        ),
+        (
+            {"x/01": ["t0.tif"], "x/02": ["t0.tif"], "x/02_GT/TRA": ["man_track0.tif"]},
+            "the folders 02 and 02_GT/TRA look like",  # of the Cell Tracking Challenge
+        ),
+        ({"x/01": ["t0.tif"], "x/02": ["t1.tif"], "x/01_GT/TRA": ["track1.tif"]}, "of type mask"),
+        (
+            {
+                "Photos": ["ds_train_0.jpg", "ds_train_1.jpg", "ds_val_0.jpg"],
+                "labels": ["ds_train_0.png"],
+            },
+            "'../labels/{stem}.png' --layout '*'",
+        ),
+        (
             two_files("x/images", "x/masks", "y/images", "y/masks"),
             "--layout '{label}/*/*'",
         ),
@@ -985,7 +1001,7 @@ def two_files(*folders: str) -> dict[str, list[str]]:
     ],
 )
 def test_masks_are_told_by_the_names_of_files(files: dict[str, list[str]], cure: str) -> None:
-    text = spell_as_flags(describe_mask_folders(files, lambda folder: files[folder]))
+    text = spell_as_flags(describe_mask_folders(files, lambda folder: files.get(folder, [])))
     assert cure in text
     assert bool(text) == bool(cure)
 
@@ -1240,6 +1256,9 @@ def test_images_without_a_class_in_their_name_are_named_by_what_becomes_of_them(
     assert "rejects images without a class in folders with classes, such as train/(new).jpg" in str(
         error.value
     )
+    splits = [f"{split}/CLEVR_{split}_{n}.png" for split in ("train", "val") for n in (1, 2)]
+    with pytest.raises(UsageError, match=r"use `layout='\{split\}/\*'`, or"):
+        check_split_folders({"train": 2, "val": 2}, "", splits)
     others = [f"val/{number}.jpg" for number in range(3)]
     with pytest.raises(UsageError, match=r"`exclude='val/\*'`.*so there is no split val"):
         check_split_folders({"train": len(named), "val": 3}, "", [*named, *others])

@@ -162,7 +162,19 @@ def _name_table(extension: str, path: str, begin: bytes) -> _Description:
         )
     if extension == ".json":  # COCO, but also kinds that look like it, such as Datumaro
         return _Description(f"`table=` reads {path}, or explains how to convert it", path)
+    if extension in (".csv", ".tsv") and not _names_images(begin):
+        return _Description(
+            f"{path} has a column of classes, but none that names images: if each row is about "
+            "one image, add a column with its path, and read the file with `table=`"
+        )
     return _Description(f"{path} can be read with `table=`", path)
+
+
+def _names_images(begin: bytes) -> bool:
+    """Whether a table may name images: it has several columns, or values like names of images."""
+    lines = begin.splitlines()[:FIRST_LINES]
+    has_columns = re.search(rb"[,;\t]", lines[0]) is not None
+    return has_columns or all(map(_NAME_OF_IMAGE.search, lines[1:]))
 
 
 def _holds_annotations(extension: str, begin: bytes) -> bool:

@@ -196,11 +196,20 @@ class MaskFolders(NamedTuple):
         if extension.lower() in LIKE_PHOTOS:
             text += ", made from the sources of these JPEGs, since JPEG changes values"
         if not cure.folder:
-            text += (
-                f"; {spell_option('exclude', f'**/{self.masks}/*{extension}')} leaves out the old "
-                "files"
-            )
+            pattern = f"**/{self._name_all_masks()}/*{extension}"
+            text += f"; {spell_option('exclude', pattern)} leaves out the old files"
         return text
+
+    def _name_all_masks(self) -> str:
+        """Returns a pattern for this mask folder and those named after other image folders.
+
+        Examples are *_labels for train_labels and test_labels, and *_GT/TRA for 01_GT/TRA.
+        """
+        if any(self.ends):
+            return f"*{escape_pattern(self.ends[1])}"
+        if self.images and self.masks.startswith(self.images):
+            return f"*{escape_pattern(self.masks.removeprefix(self.images))}"
+        return escape_pattern(self.masks)
 
     def _cure_mark(self, mark: str) -> str:
         """Says how to rename masks whose names are image names with an inserted mark."""
@@ -548,14 +557,25 @@ def _compare_files(
         return
     names = {folder: names_in(folder)[:_MOST_NAMES] for folder in [*masks, *images]}
     masks.sort(key=lambda folder: _are_colored(folder, names[folder], kind_of))
+
+    def fit(image_folder: str, mask_folder: str) -> bool:
+        is_of_another = _is_of_another(mask_folder, image_folder, images)
+        return not is_of_another and have_masks(names[image_folder], names[mask_folder])
+
     for mask_folder, image_folder in itertools.product(masks, images):
-        if have_masks(names[image_folder], names[mask_folder]):
+        if fit(image_folder, mask_folder):
             has_colors = _are_colored(mask_folder, names[mask_folder], kind_of)
-            fitting = [mask for mask in masks if have_masks(names[image_folder], names[mask])]
+            fitting = [mask for mask in masks if fit(image_folder, mask)]
             yield _divide_paths(image_folder, mask_folder)._replace(
                 others=_list_others(image_folder, mask_folder, fitting),
                 are_panoptic=has_colors and "panoptic" in mask_folder.lower(),
             )
+
+
+def _is_of_another(mask_folder: str, image_folder: str, images: Iterable[str]) -> bool:
+    """Whether a mask folder is named after another image folder: 02_GT for 02, but not for 01."""
+    owners = [folder for folder in images if re.match(rf"{re.escape(folder)}[-_ ]", mask_folder)]
+    return bool(owners) and image_folder not in owners
 
 
 def _list_others(images: str, masks: str, fitting: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from beam_tfr.layouts.split_names import (
     is_split_word,
     is_split_word_or_short,
     splits_of_file,
+    without_splits,
 )
 
 # A name that begins with a class. The text between class and number becomes part of the layout.
@@ -76,8 +77,8 @@ def find_named_classes(names: Iterable[str]) -> Mapping[str, str]:
     """Returns the classes in file names, by the layout that matches most names.
 
     Returns:
-        Name -> its class; an empty mapping if there is only one class, or if the words are typical
-        of cameras, as in IMG_1.jpg.
+        Name -> its class; an empty mapping if there is only one class, if classes differ only in
+        splits, or if the words are typical of cameras, as in IMG_1.jpg.
     """
     all_names = [*names]
     layout = find_named_layout(all_names)
@@ -89,8 +90,13 @@ def find_named_layout(names: Iterable[str]) -> str:
     all_names = [*names]
     layouts = {*map(find_named_class, all_names)} - {""}
     classes_of = {layout: _read_classes(all_names, layout) for layout in layouts}
-    several = [layout for layout in layouts if len({*classes_of[layout].values()}) > 1]
+    several = [layout for layout in layouts if _are_several({*classes_of[layout].values()})]
     return max(several, key=lambda layout: (len(classes_of[layout]), layout), default="")
+
+
+def _are_several(classes: Iterable[str]) -> bool:
+    """Whether classes differ in more than splits, unlike CLEVR_train and CLEVR_val."""
+    return len({*map(without_splits, classes)}) > 1
 
 
 def _read_classes(names: Iterable[str], layout: str) -> dict[str, str]:

@@ -305,6 +305,11 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
     return example_of if "" not in example_of and len(example_of) > 1 else {}
 
 
+def without_splits(name: str) -> str:
+    """Returns a name without the words in it that are splits: CLEVR_ for CLEVR_train."""
+    return _IN_NAME.sub("", name)
+
+
 def describe_split_names(names: Iterable[str]) -> str:
     """Reports splits in image names, at the beginning or as words, or returns an empty string.
 
