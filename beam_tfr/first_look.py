@@ -38,6 +38,7 @@ from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.layouts.mask_paths import find_mask_name
+from beam_tfr.layouts.named_classes import describe_numbered_classes
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.same_names import describe_same_names
@@ -280,6 +281,7 @@ def describe_folders(source: Input, folders: Mapping[str, int]) -> Iterator[str]
         if not masks:  # the message about masks says how classes are read
             yield describe_deep_folders(find_deep_folders(folders, source.layout), source.layout)
             yield describe_last_folders(folders)
+            yield describe_numbered_classes(folders, names_in)
         yield describe_ignored_split(folders, source.origin.all_splits)
     companions = masks or describe_pair_folders(folders, names_in, in_archives=in_archives)
     yield companions

@@ -33,7 +33,7 @@ from beam_tfr.layouts.folders import check_split_folders
 from beam_tfr.layouts.ignored_splits import describe_ignored_split
 from beam_tfr.layouts.mask_folders import describe_mask_folders, without_mask_folders
 from beam_tfr.layouts.mask_paths import find_mask_name
-from beam_tfr.layouts.named_classes import suggest_layout
+from beam_tfr.layouts.named_classes import describe_numbered_classes, suggest_layout
 from beam_tfr.layouts.pair_folders import describe_pair_folders
 from beam_tfr.layouts.pair_names import describe_pair_names
 from beam_tfr.layouts.parsing import parse_layout
@@ -1218,6 +1218,29 @@ def test_layouts_of_names_with_more_than_a_class(names: str, layout: str) -> Non
     assert parse_layout(layout).parse_key(names)
 
 
+@pytest.mark.parametrize(
+    ("folder", "names", "is_told"),
+    [
+        ("coil-100", ["obj1__0.png", "obj1__10.png", "obj10__5.png"], True),
+        ("x/coil-100", ["obj1__0.png", "obj1__10.png", "obj10__5.png"], True),
+        ("train", ["obj1__0.png", "obj1__10.png", "obj10__5.png"], False),
+        ("x", ["obj1__0.png", "obj1__10.png", "obj1__5.png"], False),
+        ("x", ["obj1__0.png", "obj2__0.png", "obj3__0.png"], False),
+        ("x", ["obj1__0.png", "obj1__10.png", "obj2_5.png"], False),
+        ("x", ["obj1__0.png", "obj1__10.png", "obj2__0.png", "photo.png"], False),
+        ("x", ["video1_1.png", "video1_2.png", "video2_1.png"], False),
+        ("x", [], False),
+    ],
+)
+def test_numbered_classes_in_names_are_told(
+    folder: str, names: Sequence[str], is_told: bool
+) -> None:
+    text = describe_numbered_classes([folder], lambda _: names)
+    assert bool(text) == is_told
+    assert ("`layout='{label}__{number}.*'` reads these" in text) == is_told
+    assert not describe_numbered_classes([folder, "y"], lambda _: names)
+
+
 def test_only_folders_with_splits_in_names() -> None:
     keys = [f"x/{split}-{label}_{n}.jpg" for split in ("Tr", "Te") for label in "ab" for n in "12"]
     assert "layout='{split}-{label}_{number}.*'" in refusal("x/1", images=keys)
@@ -1432,6 +1455,10 @@ def test_several_photos_for_each_of_another_folder_are_pairs(
         (["GT_SRGB_010.PNG", "NOISY_SRGB_010.PNG"], "for n in GT NOISY; do"),  # as of SIDD
         (["norain-001.png", "rain-001.png"], "for n in norain rain; do"),  # as of Rain100
         (["1_blur.png", "1_sharp.png"], "move the photos with each word"),
+        (["00001_img1.ppm", "00001_img2.ppm"], "move the photos with each word"),  # FlyingChairs
+        (["dev-0-0-img0.png", "dev-0-0-img1.png"], "move the photos with each word"),  # NLVR2
+        (["cat_img1.png", "cat_img2.png"], ""),
+        (["1_img1.png", "1_img2.png", "1_img3.png", "1_img4.png"], ""),
         (["day_1.png", "night_2.png"], ""),
         (["cat_1.png", "dog_1.png"], ""),
         (["low_1.png"], ""),
@@ -1494,6 +1521,7 @@ def test_deep_folders_of_masks_are_found_in_little_memory() -> None:
         (["cat/1.png", "dog/1.png"], ["Thumbnails/cat/1.jpg", "x/y.jpg"], ["Thumbnails"]),
         (["images/cat/1.jpg"], ["augmented/cat/1.jpg"], ["augmented"]),
         (["1.jpg", "2.jpg"], ["thumbs_64/1.jpg", "aug/2.jpg"], ["aug", "thumbs_64"]),
+        (["x/images/1.jpg"], ["x/visualized/1.jpg"], ["visualized"]),  # of LSP
         (["cat/1.jpg"], ["cat/small/1.jpg"], []),
         (["cat/1.jpg", "cat/2.jpg"], ["thumb/7.jpg", "cat/aug/8.jpg", "cat/aug/1.jpg"], []),
         (["cat/1.jpg"], ["august/cat/1.jpg", "thumbs.jpg"], []),

@@ -1,4 +1,4 @@
-"""Finds folders with copies of other images, such as thumbnails."""
+"""Finds folders with copies of other images, such as thumbnails or drawings on photos."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,15 +8,17 @@ from beam_tfr.schema.spelling import spell_option
 from beam_tfr.schema.wildcards import pattern_below
 
 _OF_COPIES = NamePattern(
-    r"(?i)(?:.*[-_ ])?(?:thumb(?:nail)?s?|previews?|aug(?:mented|mentations?)?)(?:[-_ ].*)?"
+    r"(?i)(?:.*[-_ ])?(?:thumb(?:nail)?s?|previews?|aug(?:mented|mentations?)?"
+    r"|visuali[sz](?:ed|ations?)|overlays?)(?:[-_ ].*)?"
 )
 
 
 def describe_copy_folders(keys: Sequence[str]) -> str:
-    """Reports folders of thumbnails or augmented images next to originals with the same names.
+    """Reports folders of thumbnails or changed images next to originals with the same names.
 
     Examples are cat/thumbs/1.jpg next to cat/1.jpg, and thumbs/cat/1.jpg next to cat/1.jpg or
-    images/cat/1.jpg. Returns an empty string if there are no such folders.
+    images/cat/1.jpg, and visualized/1.jpg next to images/1.jpg. Returns an empty string if there
+    are no such folders.
     """
     level_of = {key: _find_level(key) for key in keys}
     levels = {level for level in level_of.values() if level >= 0}

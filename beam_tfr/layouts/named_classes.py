@@ -1,15 +1,18 @@
 """Finds classes in file names, such as cat_1.jpg, and the layouts that read them."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from beam_tfr.layouts.mask_cures import NamesIn
 from beam_tfr.layouts.parsing import parse_layout
 from beam_tfr.layouts.split_names import (
     is_split_word,
     is_split_word_or_short,
+    split_within,
     splits_of_file,
     without_splits,
 )
+from beam_tfr.schema.spelling import spell_option
 
 # A name that begins with a class. The text between class and number becomes part of the layout.
 _NUMBERED = re.compile(
@@ -38,6 +41,8 @@ _NUMBERS = re.compile(
     r"(?s)(?:[0-9]+[^0-9A-Za-z]+){3,}[0-9]+\..*"
 )  # 01-90_85-274&482-43.jpg in CCPD
 _EXAMPLE = "{label}_{number}.*"
+# A numbered class, which may also be a sequence: obj1__0.png in COIL-100.
+_NUMBERED_CLASS = re.compile(r"(?P<label>([A-Za-z]+)[0-9]+)(?P<mark>[._ -]+)[0-9]+\.[^.]+")
 # A class that may itself contain digits, and the number after it: obj1__0.png.
 _ANY_NUMBERED = re.compile(r".*[^._ (-](?P<mark>[._ -]+)(?P<open>\(?)[0-9]+(?P<close>\)?)\.[^.]+")
 
@@ -118,6 +123,32 @@ def are_all_named(names: Sequence[str]) -> bool:
     """Whether all names contain classes, at least one of which occurs several times."""
     classes = find_named_classes(names)
     return len(classes) == len({*names}) > len({*classes.values()})
+
+
+def describe_numbered_classes(folders: Collection[str], names_in: NamesIn) -> str:
+    """Returns a message about numbered classes in the names of all images, or an empty string.
+
+    All images must be in one folder, and a class must have several images: obj1__0.png, obj1__5.png
+    and obj2__0.png.
+
+    Args:
+        folders: image folders.
+        names_in: folder -> the names of its files, if known.
+    """
+    if len(folders) != 1 or split_within(min(folders)):
+        return ""
+    names = {*names_in(min(folders))}
+    matches = [*filter(None, map(_NUMBERED_CLASS.fullmatch, names))]
+    marks = {match["mark"] for match in matches}
+    classes = {match["label"] for match in matches}
+    are_named = len(matches) == len(names) > len(classes) > 1
+    if not are_named or len(marks) > 1 or any(_NO_CLASS.fullmatch(match[2]) for match in matches):
+        return ""
+    layout = f"{{label}}{min(marks)}{{number}}.*"
+    return (
+        f"names such as {min(names)} may begin with classes: if they do, "
+        f"{spell_option('layout', layout)} reads these"
+    )
 
 
 def suggest_layout(name: str) -> str:

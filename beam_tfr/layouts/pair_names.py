@@ -1,18 +1,21 @@
 """Finds pairs of photos in one folder, whose names differ in a word: GT_010.png, NOISY_010.png."""
 
 import collections
+import re
 from collections.abc import Iterable, Sequence
 
 from beam_tfr.layouts.pair_folders import JOINED, LEAST_PAIRED, WORD_IN_NAME
 from beam_tfr.schema.spelling import quote_word
 
 _MOST_WORDS = 4  # in a message
+# The place of a photo in its numbered pair: 00001_img1.ppm in FlyingChairs, 1-0-img0.png in NLVR2.
+_PLACE = re.compile(r"(?i)(?<=[0-9][-_])im(?:g|age)?[-_]?[0-2](?=\.[^.]*$)")
 
 
 def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> str:
     """Reports photos in one folder that look like pairs; returns an empty string if there are none.
 
-    Nearly all names contain a word such as GT or NOISY, and differ only in this word.
+    Nearly all names contain a word such as GT, NOISY or img1, and differ only in this word.
 
     Args:
         keys: keys of images.
@@ -43,7 +46,7 @@ def _find_pairs(keys: Iterable[str]) -> list[dict[str, str]]:
     photos_of = collections.defaultdict[tuple[str, str], dict[str, str]](dict)
     for key in keys:
         folder, _, name = key.rpartition("/")
-        word = WORD_IN_NAME.search(name)
+        word = _PLACE.search(name) or WORD_IN_NAME.search(name)
         if word:
             rest = name[: word.start()] + "/" + name[word.end() :]
             photos_of[folder, rest][word[0]] = key
