@@ -1319,6 +1319,8 @@ def test_photos_in_two_formats_are_told(keys: list[str], is_told: bool) -> None:
         (["image_2", "image_3", "disp_occ_0", "flow_occ", "obj_map"], True),  # KITTI
         (["left", "right"], True),
         (["x/fast/left", "x/fast/right", "x/slow/left", "x/slow/right"], True),  # SceneFlow
+        (["clean/a_1", "final/a_1", "clean/b_2", "final/b_2", "invalid/b_2"], True),  # Sintel
+        (["clean", "final", "other"], False),
         (["left", "right", "up"], False),
         (["left_hand", "right_hand"], False),
         (["eye_left", "eye_right"], False),

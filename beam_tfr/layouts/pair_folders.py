@@ -16,7 +16,7 @@ from beam_tfr.schema.spelling import spell_option
 _WORD = (
     r"[hl][rq]|high|low|normal|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|denoised|haz[ey]|(?:no)?rainy?|degraded|restored"
-    r"|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?|conditioning"
+    r"|final|albedo|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?|conditioning"
     r"|visible|vis?|rgb|infrared|thermal|(?:[lms]w|n)?ir|data"
 )
 # Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
@@ -27,7 +27,7 @@ _PAIR_FOLDER = NamePattern(
 )
 # Names of folders next to pairs that hold what is measured between them: KITTI's disp_occ_0.
 _MEASURED = NamePattern(
-    r"(?i)(?:.*[-_ ])?(?:disp(?:arity)?|depth|flow|obj_map|occlusions?)(?:[-_ ].*)?"
+    r"(?i)(?:.*[-_ ])?(?:disp(?:arity)?|depth|flow|obj_map|occlusions?|invalid)(?:[-_ ].*)?"
 )
 WORD_IN_NAME = re.compile(rf"(?i)(?<![a-z])(?:{_WORD})(?![a-z])")  # low00001.png, 01_GT.png
 _PLAIN_NAME = re.compile("[A-Za-z0-9_-]+")
