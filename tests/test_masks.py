@@ -247,6 +247,7 @@ def test_colors_that_are_ids_of_segments_get_no_values() -> None:
     (text,) = describe_all_colors(details)
     assert text.startswith("no color but black is in two masks of mask")
     assert "docs/objects.md#panoptic-masks" in text
+    assert "in ADE20K, the class is red // 10 * 256 + green" in text
     (text,) = describe_all_colors([*details, details[0]])
     assert text.startswith("the brackets for mask")
 

@@ -13,7 +13,7 @@ _MAIN_SHARE = 0.99  # smallest fraction of a mask's pixels with its other colors
 _LEAST_MASKS = 3  # whose colors are compared
 _WRITE_CLASSES = (
     "write gray masks with only the ids of classes, as the script for panoptic masks in "
-    "docs/objects.md#panoptic-masks does"
+    "docs/objects.md#panoptic-masks does; in ADE20K, the class is red // 10 * 256 + green"
 )
 _MAY_BE_NOISE = "may be noise, for example along edges"
 # The part of a reject's detail that has the brackets with a value for each color of its mask.
@@ -112,8 +112,8 @@ def describe_all_colors(details: Iterable[str]) -> Iterator[str]:
         if len(values) > _MOST_VALUES:
             yield (
                 f"the masks of {key} have {len(values):,} different colors, too many to be "
-                "classes: if their channels hold ids of classes and objects, as in ADE20K (red // "
-                f"10 * 256 + green, and blue), {_WRITE_CLASSES}"
+                "classes: if their channels hold ids of classes and objects, as in ADE20K, "
+                f"{_WRITE_CLASSES}"
             )
             continue
         brackets = _spell_values(values)
