@@ -361,7 +361,7 @@ def tar_of_many(number: int) -> bytes:
 def test_the_files_of_an_archive_take_few_bytes_while_they_are_listed(
     form: str, most_bytes: int, tmp_path: Path
 ) -> None:
-    number = 6_000
+    number = 20_000
     path = tmp_path / f"a.{form}"
     path.write_bytes({"zip": zip_of_many, "tar": tar_of_many}[form](number))
     file = Entry(str(path), path.stat().st_size, 0)
