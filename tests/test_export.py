@@ -26,7 +26,7 @@ from beam_tfr import Records, storage
 from beam_tfr.dataset.conditions import value_text
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.engine import interrupt
-from beam_tfr.exports import export_formats, image_names
+from beam_tfr.exports import export_formats, image_names, shard
 from beam_tfr.exports.image_names import NameCheck, NamedImage, file_name, unique_file_name
 from beam_tfr.exports.shard import sample_of
 from beam_tfr.output import lock
@@ -759,6 +759,19 @@ def test_long_keys_and_those_of_any_bytes_are_read_from_records(tmp_path: Path) 
     below = tmp_path / "out" / folder.relative_to(tmp_path / "in")
     names = {os.fsencode(path.name) for path in below.iterdir()}
     assert names == {b"long.png", b"caf\xe9.png", b"caf\xe9.jpg.png"}
+
+
+@pytest.mark.parametrize("key", [b"a/" * 20_000 + b"1.jpg", b"other.jpg", 5])
+def test_a_record_with_another_key_than_its_contents_is_an_error(
+    key: Any, boxes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key of 100 kB took 2.8 GB, since the names of files are checked with the contents."""
+    monkeypatch.setattr(
+        shard, "parse_example", lambda data: parse_example(data) | {FILENAME: [key]}
+    )
+    with pytest.raises(DataError, match=r"tfrecord\.gz: .*`beam-tfr repair`"):
+        export(boxes, tmp_path / "out", "folder")
+    assert not [*(tmp_path / "out").rglob("*.jpg")]
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["of the same bytes", "of others"])

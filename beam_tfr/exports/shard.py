@@ -90,11 +90,13 @@ class ExportedShard:
     def samples(self) -> Iterator[list[ExportedSample]]:
         """Yields the results of `records`, parsed; raises the same errors, and `DataError`."""
         split = parse_shard_names(self.part.file).split
+        keys = self.table.column("key").to_pylist()
+        stated_keys = (keys[number] for number in self.wanted)
         for records in self.records():
             samples = list[ExportedSample]()
             num_runs = 0
             for record in records:
-                samples.append(self._parse(split, record))
+                samples.append(self._parse(split, record, next(stated_keys)))
                 num_runs += _count_runs(samples[-1].about)
                 if num_runs > MOST_RUNS:
                     yield samples
@@ -102,21 +104,27 @@ class ExportedShard:
                     num_runs = 0
             yield samples
 
-    def _parse(self, split: str, record: bytes) -> ExportedSample:
+    def _parse(self, split: str, record: bytes, stated_key: str | None) -> ExportedSample:
+        """Parses a record, whose key must be that of the contents unless these omit it."""
         values = dict[str, list[Any]]()
         try:
             values = parse_example(record)
-            return sample_of(self.dataset, split, values, self.left_out)
+            sample = sample_of(self.dataset, split, values, self.left_out)
         except TooManyRunsError as error:
             key = values[FILENAME][0].decode("utf-8", "backslashreplace")
             raise DataError(
                 f"{self.part.file}: the masks of {key} have {error}: use `format=tfds`, which "
                 "exports them as stored"
             ) from None
-        except (ValueError, LookupError) as error:
+        except (ValueError, LookupError, AttributeError) as error:
             raise DataError(
                 f"{self.part.file}: a record does not match the manifest: {error}; {REPAIR_OR_COPY}"
             ) from None
+        if stated_key not in (None, sample.about["key"]):  # names were checked with this key
+            raise DataError(
+                f"{self.part.file}: the record of {stated_key} has another key; {REPAIR_OR_COPY}"
+            )
+        return sample
 
 
 def _count_runs(about: Mapping[str, Any]) -> int:
