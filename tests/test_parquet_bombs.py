@@ -384,11 +384,15 @@ def test_damaged_bytes_are_errors_or_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "column",
-    [pa.array([1 << 62], pa.timestamp("us")), pa.array([b"\xe9"]).view(pa.string())],
-    ids=["a time", "a text"],
+    [
+        pa.array([1 << 62], pa.timestamp("us")),
+        pa.array([1], pa.timestamp("us", "Nowhere/City")),
+        pa.array([b"\xe9"]).view(pa.string()),
+    ],
+    ids=["a time", "a time zone", "a text"],
 )
 def test_values_that_python_cannot_hold_are_an_error(column: Any, tmp_path: Path) -> None:
-    file = write_column(tmp_path / "t.parquet", written(column))
+    file = write_column(tmp_path / "t.parquet", written(column, store_schema=True))
     with (
         ParquetFile(file) as opened,
         pytest.raises(DataError, match=r"t\.parquet, row 1`: .* 'image' that cannot be read"),

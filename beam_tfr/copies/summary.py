@@ -114,10 +114,12 @@ def _describe_summary(summary: Mapping[str, Any], noun: str, hint: str = "") -> 
             if number:
                 places.append(f"{number:,} across {place}")
         clusters = counted(summary["clusters"], "cluster")
-        pairs = [" and ".join(map(printable, pair)) for pair in summary["examples"]]
+        named = [pair for pair in summary["examples"] if all(pair)]  # contents omit long keys
+        pairs = [" and ".join(map(printable, pair)) for pair in named]
+        examples = f", such as {'; '.join(pairs)}" if pairs else ""
         yield (
             f"{counted(summary['images'], noun)} are copies of others, in {clusters}"
-            f"{_in_brackets(places)}, such as {'; '.join(pairs)}{hint}"
+            f"{_in_brackets(places)}{examples}{hint}"
         )
     if summary["too_large"]:
         yield (

@@ -252,7 +252,8 @@ class ParquetFile:
             except (
                 ValueError,
                 ArithmeticError,
-            ) as error:  # not UTF-8; dates and times out of range
+                LookupError,
+            ) as error:  # not UTF-8; dates and times out of range, or in no known time zone
                 value = f"a value of {name!r:.100} that cannot be read"
                 problem = f"this or a following row has {value}: {str(error)[:200]}"
                 raise self._error(first, problem) from None
