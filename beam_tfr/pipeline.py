@@ -379,9 +379,14 @@ class Convert(beam.PTransform):
             features=_features_of(self.source),
             run_id=self.run_id,
             expected=expected,
-            base=self.base if self.base and self.base.folder == options.output else None,
+            base=self._base_in_output(),
         )
         return items | write  # ShardInfo
+
+    def _base_in_output(self) -> BaseDataset | None:
+        """Returns the dataset in the output if its files may stay; otherwise None."""
+        base = self.base
+        return base if base and base.copies and base.folder == self.options.output else None
 
     def _read_with_copies(self) -> ReadImages:
         """Makes the step that reads the files of a shard, using copies of images in Parquet files.

@@ -6,6 +6,7 @@ Depth of 16 bits, heat of 8, and a mask, all of which follow the same pixels.
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 import beam_tfr
 from beam_tfr import Records, cli
+from beam_tfr.dataset import history
 from beam_tfr.dataset.manifest import read_manifest
 from beam_tfr.features.gray_png import gray_problems
 from beam_tfr.first_look import early_warnings
@@ -305,7 +307,8 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     assert beam_tfr.verify(tmp_path / "d", sources=tmp_path / "photos", progress=False).ok
     depth.write_bytes(kept[0])
     heat.write_bytes(kept[1])
-    beam_tfr.update(tmp_path / "d", input=tmp_path / "photos", progress=False)
+    done = beam_tfr.update(tmp_path / "d", input=tmp_path / "photos", progress=False)
+    assert done.changed == {"added": 2, "removed": 0, "changed": 0, "relabelled": 0}
     beam_tfr.convert(output=tmp_path / "fresh" / "d", **given)
     manifests = [(tmp_path / of / "manifest.json").read_text() for of in ("d", "fresh/d")]
     assert manifests[0] == manifests[1]
@@ -320,6 +323,37 @@ def test_missing_files_repairs_and_updates(tmp_path: Path) -> None:
     for one in Records(tmp_path / "d", split="train", output="dict"):
         check_agreement(one, one["mask"])
         assert one["image/filename"] != b"02.png"
+
+
+def test_updates_count_the_images_whose_masks_or_pixels_changed(tmp_path: Path) -> None:
+    write_images(tmp_path, 6)
+    photos = tmp_path / "photos"
+    beam_tfr.convert(input=photos, output=tmp_path / "d", **patterns(".."), **OPTIONS)
+    before = (tmp_path / "d" / "manifest.json").read_text()
+    same = beam_tfr.update(tmp_path / "d", input=photos, progress=False)
+    assert (same.changed, (tmp_path / "d" / "manifest.json").read_text()) == ({}, before)
+
+    for folder in ("photos", "masks", "depth", "heat"):
+        shutil.copy(tmp_path / folder / "01.png", tmp_path / folder / "07.png")
+        (tmp_path / folder / "00.png").unlink()
+    for number in ("02", "03"):
+        mask = tmp_path / "masks" / f"{number}.png"
+        mask.write_bytes(png(np.zeros_like(pixels(mask.read_bytes()))))
+    done = beam_tfr.update(tmp_path / "d", input=photos, progress=False)
+    assert done.changed == {"added": 1, "removed": 1, "changed": 2, "relabelled": 0}
+    assert "update:  1 added, 1 removed, 2 changed" in str(done).splitlines()
+    lines = [line.partition(" ")[2] for line in history.describe_updates(str(tmp_path / "d"))]
+    assert lines == [
+        "update: no image changed; 6 records",
+        "update: 1 added, 1 removed, 2 changed; 6 records",
+    ]
+
+    # the records to compare with are not needed
+    for path in (tmp_path / "d").glob("*.tfrecord*"):
+        path.unlink()
+    done = beam_tfr.update(tmp_path / "d", input=photos, image_size=20, progress=False)
+    assert done.changed == {"added": 0, "removed": 0, "changed": 6, "relabelled": 0}
+    assert beam_tfr.verify(tmp_path / "d", progress=False).ok
 
 
 @pytest.mark.parametrize(

@@ -197,8 +197,12 @@ def test_options_of_images_convert_everything_again(
 ) -> None:
     pattern, options = f"{place}/photos/**", {"max_rejects": 1, **FIXED, **given}
     expected = fresh(place / "fresh", input=pattern, **options)
-    beam_tfr.update(place / "d", input=pattern, **{"max_rejects": 1, **given})
+    done = beam_tfr.update(place / "d", input=pattern, **{"max_rejects": 1, **given})
     assert files_of(place / "d") == expected
+    # all photos are smaller with one option, and the large ones are rejected with the other
+    removed = 18 - done.counts["written"]
+    changed = 18 if "image_size" in given else 0
+    assert done.changed == {**NONE, "removed": removed, "changed": changed}
     assert f"`{said}=` differs: all images are converted again" in capsys.readouterr().err
 
 

@@ -53,6 +53,8 @@ class BaseDataset(NamedTuple):
         rows_stay: whether the contents keep their columns, so that copied records keep their rows.
         boxes: whether the records have boxes, and whether the boxes may have changed.
         renames: (old name, new name) for each renamed class in the records.
+        copies: whether the records of unchanged images are copied; if not, all records are made
+            again, and only compared with those of the dataset.
     """
 
     folder: str
@@ -63,6 +65,7 @@ class BaseDataset(NamedTuple):
     rows_stay: bool = True
     boxes: RecordBoxes = RecordBoxes.NONE
     renames: tuple[tuple[str, str], ...] = ()
+    copies: bool = True
 
     @classmethod
     def of(cls, dataset: Manifest) -> Self:

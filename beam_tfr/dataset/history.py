@@ -23,7 +23,7 @@ class Update(NamedTuple):
 
     Attributes:
         command: "update" or "remove".
-        counted: whether the changes are counted; False if all images are converted again.
+        counted: whether the changes are counted; False if the old records cannot be compared.
         folder: folder of the old dataset, if the new one is written elsewhere.
         changes: number of records that an earlier step changed, by kind.
         resplit: whether all images are divided among the splits again.
@@ -76,9 +76,14 @@ def describe_updates(folder: str, most: int = 5) -> Iterator[str]:
     for line in read_history(folder)[-most:]:
         changes = [f"{line[kind]:,} {kind}" for kind in CHANGE_KINDS if line.get(kind)]
         date = line.get("time", "")[:10]
-        counted = ", ".join(changes) or "no image changed"
+        counted = ", ".join(changes) or _describe_none(line)
         records = f"{line['records']:,} records"
         yield f"{date} {line.get('command')}: {counted}; {records}"
+
+
+def _describe_none(line: Mapping[str, Any]) -> str:
+    """Describes an update for which no changes are recorded."""
+    return "no image changed" if "added" in line else "changes were not counted"
 
 
 def add_update(before: Manifest, after: Mapping[str, Any], counts: Counts, update: Update) -> bytes:

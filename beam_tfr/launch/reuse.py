@@ -34,8 +34,8 @@ def choose_base(
         say: called with the reason if all images are converted again.
 
     Returns:
-        The dataset, or None to convert all images; and the codec versions, other than the current
-        ones, that made some of the records to copy.
+        The dataset, or None if it cannot even be compared; and the codec versions, other than the
+        current ones, that made some of the records to copy.
 
     Raises:
         UsageError: different codec versions made some records, and `update` does not say what to
@@ -47,7 +47,7 @@ def choose_base(
     obstacle = comparison.find_obstacle()
     if obstacle:
         say(f"{obstacle}: all images are converted again")
-        return None, []
+        return _compare_only(dataset), []
     codecs = _read_codecs(dataset)
     if codecs is None:
         say(
@@ -66,6 +66,13 @@ def choose_base(
         renames=comparison.find_renames(),
     )
     return _settle_codecs(base, dataset, source, update.codecs)
+
+
+def _compare_only(dataset: Manifest) -> BaseDataset | None:
+    """Returns the dataset for an update that copies no record; None if its sources are unknown."""
+    if _read_codecs(dataset) is None:
+        return None
+    return BaseDataset.of(dataset)._replace(with_rejects=False, copies=False)
 
 
 class _Comparison:
@@ -200,5 +207,5 @@ def _settle_codecs(
         older.update(f"{name} {version}" for name, version in made_by.items())
         base = base._replace(codecs="")  # the codecs do not matter
     if older and codecs == "convert":
-        return None, []
+        return _compare_only(dataset), []
     return base, sorted(older)

@@ -217,7 +217,7 @@ def _choose_second(
 ) -> StepBuilder:
     """Chooses the second step, which copies all records from the first."""
     base, _ = choose_base(dataset, source, UpdateOptions(codecs="keep"), lambda _: None)
-    if base is None:
+    if base is None or not base.copies:
         raise UsageError(f"{dataset.folder} was changed by another program; remove the folder")
     settling = steps_that_settle(options.duplicates, base, are_splits_open=splits_of is not None)
     return functools.partial(

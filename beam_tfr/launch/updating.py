@@ -335,7 +335,8 @@ def _choose_update(
         drop_limit: how many images the update may drop; None for all.
     """
     base, kept_codecs = choose_base(dataset, source, update_options, say)
-    if base is None and isinstance(source.origin, BaseDataset):
+    copies = base is not None and base.copies
+    if not copies and isinstance(source.origin, BaseDataset):
         raise UsageError(f"{dataset.folder}: {NEEDS_IMAGES}")
     if kept_codecs:
         data_options = {**source.plan.options, KEPT_CODECS: kept_codecs}

@@ -114,7 +114,7 @@ def reuse_shard(base: BaseDataset, shard: Shard, refs: Sequence[bytes]) -> Shard
     if its sources must be read to tell whether they have changed.
     """
     planned = _shards_by_name(base).get(shard.name)
-    if planned is None or base.compare == "checksum":
+    if planned is None or base.compare == "checksum" or not base.copies:
         return None
     sidecar = sidecars.read_published_sidecar(base.folder, planned)
     if sidecar is None or not _is_reusable(sidecar, base, shard, refs):
@@ -171,7 +171,7 @@ def encode_source(source: KnownSource) -> bytes:
     return ref.key + b"\0" + _EARLIER_REF.pack(*earlier) + reject.encode()
 
 
-def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
+def match_image(ref: bytes, encoded: bytes, base: BaseDataset) -> KnownImage | None:
     """Compares a reference with the known facts about its image.
 
     Returns None if these facts are of no use, for example because the image is now rejected.
@@ -179,12 +179,13 @@ def match_image(ref: bytes, encoded: bytes, compare: str) -> KnownImage | None:
     Args:
         ref: an encoded reference.
         encoded: the result of `encode_source` for the same key.
-        compare: `BaseDataset.compare`.
+        base: the dataset with the known image.
     """
     start = len(key_of(encoded)) + 1
     earlier = _EarlierRef(*_EARLIER_REF.unpack_from(encoded, start))
     reject = encoded[start + _EARLIER_REF.size :]
-    state = _compare_source(ref, earlier, compare)
+    compare = base.compare
+    state = _compare_source(ref, earlier, compare) if base.copies else KnownState.REMADE
     if state is KnownState.SAME and not reject:  # most images, which have no reason
         return KnownImage(earlier.number, state)
     if EncodedRef.parse(ref).reason:

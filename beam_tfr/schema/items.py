@@ -119,6 +119,7 @@ class KnownState(enum.Enum):
     REREAD = enum.auto()  # the source must be read to be compared; the reference is the same
     UNSURE = enum.auto()  # the source must be read to be compared; the reference has changed
     CHANGED = enum.auto()
+    REMADE = enum.auto()  # the record is made again in any case, and compared with the old one
 
     @property
     def same_source(self) -> bool:
@@ -396,6 +397,8 @@ class Item(NamedTuple):
             and for a table row, whose reference holds everything.
         guarded: whether a guarded process decodes the image, because attempts at its shard crashed.
         change: how an update changes the image's record in the dataset.
+        earlier: CRC-32C of the image's record in the dataset being updated, if only a comparison
+            with the new record shows whether it has changed.
     """
 
     shard: Shard
@@ -405,6 +408,7 @@ class Item(NamedTuple):
     value: Value
     guarded: bool = False
     change: Change = Change.NEW
+    earlier: int | None = None
 
     def reject(self, stage: str, error: RejectError) -> "Item":
         """Returns the item with a `Reject` as its value."""
@@ -413,7 +417,8 @@ class Item(NamedTuple):
 
     def with_value(self, value: Value) -> "Item":
         """Returns a copy of the item with a new value."""
-        return Item(self.shard, self.position, self.uri, self.ref, value, self.guarded, self.change)
+        shard, position, uri, ref, _, guarded, change, earlier = self
+        return Item(shard, position, uri, ref, value, guarded, change, earlier)
 
     @property
     def images(self) -> int:

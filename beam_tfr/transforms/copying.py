@@ -1,6 +1,6 @@
 """Copies records of the dataset being updated, instead of reading their sources."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import google_crc32c
 
@@ -10,6 +10,7 @@ from beam_tfr.features.features_dict import FeaturesDict
 from beam_tfr.output.known_records import KnownRecord, KnownRecords
 from beam_tfr.records import examples
 from beam_tfr.records.contents import MADE
+from beam_tfr.schema.errors import DataError
 from beam_tfr.schema.feature_names import ENCODED
 from beam_tfr.schema.items import (
     Change,
@@ -32,13 +33,14 @@ class Copier:
     """Copies records of a dataset.
 
     Args:
-        base: the dataset; the update must have the same image options.
+        base: the dataset; to copy its records, the update must have the same image options.
     """
 
     def __init__(self, base: BaseDataset) -> None:
         dataset = base.read_manifest()
         self._records = KnownRecords(base)
         self._rows_stay = base.rows_stay
+        self._copies = base.copies
         self._boxes = base.boxes
         self._renames = dict(base.renames)
         self._is_sampled = dataset.image_options.encoding == "keep"
@@ -79,11 +81,20 @@ class Copier:
         numbers = [image.number for image in known_images if image and image.may_be_copied]
         while numbers:
             at_once = self._at_once  # other threads may change the attribute
-            records = self._records.read_records(numbers[:at_once])
+            records = self._read_some(numbers[:at_once])
             numbers = numbers[at_once:]
             sizes = [len(record.serialized) for record in records if record]
             self._pace(sum(sizes), len(records))
             yield from records
+
+    def _read_some(self, numbers: Sequence[int]) -> list[KnownRecord | None]:
+        """Reads some records; None stands for one that is damaged, or missing but not needed."""
+        try:
+            return self._records.read_records(numbers)
+        except (DataError, OSError):
+            if self._copies:
+                raise
+            return [None] * len(numbers)
 
     def _pace(self, num_bytes: int, records: int) -> None:
         """Sets how many records to read next, based on the size of the last records."""

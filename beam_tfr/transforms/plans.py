@@ -228,26 +228,26 @@ def _order_shard(
     finished = target.find_finished(shard, refs)
     known_images: dict[int, KnownImage] = {}
     if target.base and not finished:
-        known_images = _match_images(refs, ordered.known_images, target.base.compare)
+        known_images = _match_images(refs, ordered.known_images, target.base)
         if target.counts_added:
             known_images = _note_added(refs, known_images, ordered.earlier_splits)
     yield ShardWork(shard, refs, finished, known_images)
 
 
 def _match_images(
-    refs: Sequence[bytes], images: Mapping[bytes, bytes], compare: str
+    refs: Sequence[bytes], images: Mapping[bytes, bytes], base: BaseDataset
 ) -> dict[int, KnownImage]:
     """Finds the known facts about the images of an update, by the positions of their references.
 
     Args:
         refs: encoded references, in order.
         images: key -> result of `known.encode_source`.
-        compare: `BaseDataset.compare`.
+        base: the dataset being updated.
     """
     matched = {}
     for position, ref in enumerate(refs):
         image = images.get(key_of(ref))
-        known_image = known.match_image(ref, image, compare) if image else None
+        known_image = known.match_image(ref, image, base) if image else None
         if known_image:
             matched[position] = known_image
     return matched

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Collection, Generator, Iterator, Mapping
 
+import google_crc32c
+
 from beam_tfr.engine import interrupt
 from beam_tfr.inputs.read_ahead import FileContent, ReadAhead, read_refs
 from beam_tfr.output.known_records import KnownRecord
@@ -105,6 +107,8 @@ class UpdateReader(ShardReader):
         if image.state is KnownState.CHANGED:
             return self.add_content(item._replace(change=Change.CHANGED), content)
         record = next(records)
+        if image.state is KnownState.REMADE:
+            return self.add_content(_note_earlier(item, image, record), content)
         if isinstance(content, RejectError):
             return self.add_content(item, content)
         if isinstance(content, bytes) and record and not is_source(content, record):
@@ -137,3 +141,10 @@ class UpdateReader(ShardReader):
             )
         ((_, content),) = read_refs(self.root, [ref], self.ahead)
         return content
+
+
+def _note_earlier(item: Item, image: KnownImage, record: KnownRecord | None) -> Item:
+    """Returns an item whose new record is compared with the old one, unless that is damaged."""
+    change = Change.NEW if image.is_added else Change.CHANGED
+    earlier = google_crc32c.value(record.serialized) if record else None
+    return item._replace(change=change, earlier=earlier)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import google_crc32c
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import PCollection
 
@@ -202,6 +203,14 @@ class _ShardWriter:
         return info
 
 
+def _find_change(item: Item, record: Record) -> Change:
+    """Returns how the new record of an item differs from the one in the dataset being updated."""
+    if item.change is Change.CHANGED and item.earlier is not None:
+        is_equal = google_crc32c.value(record.serialized) == item.earlier
+        return Change.KEPT if is_equal else Change.CHANGED
+    return item.change
+
+
 class _FileWriter(_ShardWriter):
     """Writes the records of a shard to its file, and the values in them to its contents."""
 
@@ -227,7 +236,7 @@ class _FileWriter(_ShardWriter):
             self._changes[item.change] += item.images
         elif isinstance(item.value, Record) and item.ref is not None:
             self._add_record(item.value, item.ref)
-            self._changes[item.change] += 1
+            self._changes[_find_change(item, item.value)] += 1
         else:
             super().add(item)
 
