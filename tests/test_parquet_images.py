@@ -236,7 +236,7 @@ def test_names_of_classes_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
-        ([1], "int64"),
+        ([1.5], "double"),
         ([[{"bytes": JPEG}]], "list<element: struct<bytes: binary>>"),
         ([[JPEG]], "list<element: binary>"),
     ],
