@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_tfr.features import png_chunks
 from beam_tfr.images import formats
 from beam_tfr.images.containers import chunks, gif, jpeg, tiff
 from beam_tfr.schema.errors import RejectError
@@ -43,15 +44,15 @@ def whole(parts: Iterator[Any], begin: int) -> Spans:
 # there may be
 WALKERS: dict[str, tuple[Callable[[bytes], Spans], bytes, int]] = {
     "png": (
-        lambda data: whole(chunks.png_chunks(data), 8),
-        chunks.PNG_SIGNATURE,
-        chunks.MAX_CHUNKS,
+        lambda data: whole(png_chunks.png_chunks(data), 8),
+        png_chunks.PNG_SIGNATURE,
+        png_chunks.MAX_CHUNKS,
     ),
     "gif": (lambda data: whole(gif.blocks(data), 0), b"GIF89a\1\0\1\0\0\0\0", gif.MAX_PIECES),
     "webp": (
         lambda data: whole(chunks.webp_chunks(data), 12),
         b"RIFF\xff\xff\0\0WEBP",
-        chunks.MAX_CHUNKS,
+        png_chunks.MAX_CHUNKS,
     ),
     "jpeg": (
         lambda data: ((one.begin, one.end) for one in jpeg.segments(data)),
@@ -122,7 +123,7 @@ MOST = 16 << 20  # bytes
 LARGE = {
     "png of empty chunks": (
         "png",
-        lambda: chunks.PNG_SIGNATURE + chunk(b"abCd", b"") * (MOST // 12),
+        lambda: png_chunks.PNG_SIGNATURE + chunk(b"abCd", b"") * (MOST // 12),
     ),
     "gif of empty blocks": ("gif", lambda: b"GIF89a\1\0\1\0\0\0\0" + b"!\xfe\0" * (MOST // 3)),
     "gif of pieces of one byte": (

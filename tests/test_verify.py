@@ -30,7 +30,7 @@ from beam_tfr.verification.payload_check import tensor_problems
 from beam_tfr.verification.record_check import MAX_PIXELS
 from tests.conftest import few_at_once
 from tests.converted import CONVERSIONS, FAST, SOURCES, converted
-from tests.fixtures import build_example, save
+from tests.fixtures import build_example, chunk, save
 from tests.handmade_dataset import (
     HEIGHT,
     TEST_0,
@@ -720,6 +720,16 @@ def test_what_is_stored_must_fit_its_options(
     image: Image, options: dict[str, object], expected: list[str]
 ) -> None:
     assert problems_of(image, **options) == expected
+
+
+@pytest.mark.parametrize("encoding", ["png", "keep"])
+def test_texts_that_readers_would_inflate(encoding: str) -> None:
+    texts = chunk(b"zTXt", b"k\0\0") * 17
+    data = save(small(), "PNG")
+    image = stored("png", data[:33] + texts + data[33:], source_format="png")
+    assert problems_of(image, **KEEP | {"encoding": encoding}) == [
+        "the image has more than 16 zTXt or iTXt chunks, which inflate when decoded"
+    ]
 
 
 def test_progressive_images_of_too_many_scans(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from PIL import Image as PillowImage
 from beam_tfr.dataset.image_sides import count_pixels
 from beam_tfr.dataset.manifest import Manifest
 from beam_tfr.features.elements import ElementSpec, Request, StoredExample
+from beam_tfr.features.png_chunks import keep_pixels
 from beam_tfr.records.examples import read_message
 from beam_tfr.records.tensors import parse_tensor
 from beam_tfr.schema.errors import UsageError
@@ -257,6 +258,8 @@ def check_pixels(pixels: int, most_pixels: int) -> None:
 def _decode_by_opencv(data: bytes, form: str, channels: int) -> Pixels:
     """Decodes a PNG or WebP with OpenCV, which is twice as fast as Pillow."""
     color = cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
+    if form == "png":
+        data = keep_pixels(data)
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), color | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:
         raise ValueError(f"the image cannot be decoded as {form}")

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.features.png_chunks import keep_pixels, text_problem
+
 # zlib's level, the same as in `images.encode`.
 _LEVEL = 5
 _SIZE = struct.Struct(">2I")  # width and height
@@ -63,7 +65,7 @@ def decode_stored(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     pixels: NDArray[Any] | None = None
     if _states_size(data, size):
         with contextlib.suppress(cv2.error):
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+            pixels = cv2.imdecode(np.frombuffer(keep_pixels(data), np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape != size:
         raise ValueError(f"not a valid gray PNG with (height, width) {size}")
     return pixels
@@ -105,5 +107,7 @@ def gray_problems(
     except ValueError as error:
         yield f"{name}: {error}"
         return
+    if problem := text_problem(data):
+        yield f"{name} {problem}"
     if pixels.max() > highest:
         yield f"{name} has values above {highest}"

@@ -16,6 +16,7 @@ from beam_tfr.features.mask_colors import (
     describe_unvalued,
     select_main_colors,
 )
+from beam_tfr.features.png_chunks import keep_pixels
 from beam_tfr.schema.beside import HIGHEST, OPTIONAL, OUTSIDE, SCALE
 from beam_tfr.schema.palettes import Palette
 
@@ -149,7 +150,7 @@ class Handling:
         from PIL import Image
 
         _check_is_png(data)
-        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+        with Image.open(io.BytesIO(keep_pixels(data)), formats=("PNG",)) as image:
             needs_scaling = self._check_size(image.size, pixels)
             width, height = image.size
             is_merged = image.mode in _COLORED and not self.colors

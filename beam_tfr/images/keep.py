@@ -4,6 +4,7 @@ import contextlib
 import re
 import zlib
 
+from beam_tfr.features.png_chunks import Chunk, png_chunks, text_problem
 from beam_tfr.images.color import is_srgb
 from beam_tfr.images.containers import chunks, jpeg
 from beam_tfr.images.source import Decoded, Source
@@ -88,9 +89,13 @@ def _is_readable_jpeg(data: bytes) -> bool:
 def _is_readable_png(data: bytes) -> bool:
     """Whether libpng supports all chunks of a file, and their checksums are correct.
 
+    Files with so many texts that they take gigabytes to read do not count as readable either.
+
     Decoding has already checked the header, the pixels, and the palette if the pixels need it.
     """
-    parts = list(chunks.png_chunks(data))
+    if text_problem(data):
+        return False
+    parts = list(png_chunks(data))
     kinds = b"".join(part.kind for part in parts)
     if _PNG_ORDER.fullmatch(kinds) is None:
         return False
@@ -98,7 +103,7 @@ def _is_readable_png(data: bytes) -> bool:
     return palette_bytes % 3 == 0 and all(_has_right_checksum(part) for part in parts)
 
 
-def _has_right_checksum(part: chunks.Chunk) -> bool:
+def _has_right_checksum(part: Chunk) -> bool:
     """Whether the checksum of a PNG chunk, which covers its kind and content, is correct."""
     checksum = int.from_bytes(part.whole[-4:], "big")
     return zlib.crc32(part.whole[4:-4]) == checksum

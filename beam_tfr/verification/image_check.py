@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_tfr.dataset.manifest import KEPT_FORMATS
+from beam_tfr.features.png_chunks import text_problem
 from beam_tfr.images import formats, keep, limits
 from beam_tfr.images.geometry import compute_placement
 from beam_tfr.images.source import SMALLEST, Source
@@ -104,6 +105,9 @@ def image_problems(
         with limits.BUDGET.hold(num_bytes, limited.max_decode_bytes):
             problems = list(_pixel_problems(record, source, options))
         yield from problems
+        if name == "png" and (problem := text_problem(data)):
+            yield f"the image {problem}"
+            return
         if problems or options.encoding != "keep":
             return
         if not keep.is_readable(data, source):

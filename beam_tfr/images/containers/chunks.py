@@ -1,49 +1,9 @@
-"""Walks through the chunks of PNG (third edition, 5.3) and WebP (RFC 9649, 2.3)."""
+"""Walks through the chunks of WebP (RFC 9649, 2.3); `features.png_chunks` does so for PNG."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from beam_tfr.features.png_chunks import MAX_CHUNKS, Chunk
 from beam_tfr.schema.errors import RejectError
-
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-MAX_CHUNKS = 100_000  # 8,192 of PNG's usual 8 KiB chunks of pixels fill 64 MiB
-
-
-class Chunk(NamedTuple):
-    """One chunk.
-
-    Attributes:
-        kind: four characters; in a PNG, the first character is lowercase if decoders may ignore the
-            chunk.
-        whole: all bytes of the chunk: length, kind, content, and checksum or padding.
-        content: only the content.
-    """
-
-    kind: bytes
-    whole: memoryview
-    content: memoryview
-
-
-def png_chunks(data: bytes) -> Iterator[Chunk]:
-    """Yields the chunks of a PNG up to and including IEND.
-
-    Raises:
-        RejectError: `damaged-image`: the file ends before IEND, or has more than `MAX_CHUNKS`
-            chunks.
-    """
-    view = memoryview(data)
-    begin = len(PNG_SIGNATURE)
-    for _ in range(MAX_CHUNKS):
-        length = int.from_bytes(view[begin : begin + 4], "big")
-        end = begin + 12 + length
-        if end > len(data):
-            raise RejectError("damaged-image", "PNG: ends before its last chunk")
-        kind = data[begin + 4 : begin + 8]
-        yield Chunk(kind, view[begin:end], view[begin + 8 : end - 4])
-        if kind == b"IEND":
-            return
-        begin = end
-    raise RejectError("damaged-image", f"PNG: more than {MAX_CHUNKS} chunks")
 
 
 def webp_chunks(data: bytes) -> Iterator[Chunk]:

@@ -10,16 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_tfr.features.png_chunks import PIXEL_KINDS, PNG_END, PNG_SIGNATURE, png_chunks
 from beam_tfr.images.color import MAX_PROFILE_BYTES
-from beam_tfr.images.containers.chunks import PNG_SIGNATURE, png_chunks
 from beam_tfr.images.formats import by_opencv
 from beam_tfr.images.formats.depth import ALPHA_BYTES, is_opaque
 from beam_tfr.images.orientation import find_orientation
 from beam_tfr.images.source import Decoded, Pixels, Source
 from beam_tfr.schema.errors import RejectError
 
-_NEEDED = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # for decoding
-_END = b"\0\0\0\0IEND\xae\x42\x60\x82"
 _XCODE = b"CgBI"  # Apple's chunk: pixels without the header of zlib, blue before red
 _READ = (b"IHDR", b"tRNS", b"iCCP", b"eXIf", b"fdAT", _XCODE)
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
@@ -108,7 +106,7 @@ def _read_chunks(data: bytes) -> _Chunks:
     chunks = _Chunks()
     with contextlib.suppress(RejectError):  # decoding reports missing pixels
         for chunk in png_chunks(data):
-            if chunk.kind in _NEEDED:
+            if chunk.kind in PIXEL_KINDS:
                 chunks.needed.append(chunk.whole)
             if chunk.kind in _READ:
                 chunks.contents.setdefault(chunk.kind, chunk.content)
@@ -138,7 +136,7 @@ def _pixel_bytes(header: _PngHeader, chunks: _Chunks) -> int:
 
 def _decode(header: _PngHeader, chunks: _Chunks) -> Decoded:
     _check_length(header, chunks)
-    parts: list[bytes | memoryview] = [PNG_SIGNATURE, *chunks.needed, _END]
+    parts: list[bytes | memoryview] = [PNG_SIGNATURE, *chunks.needed, PNG_END]
     with _name_xcode(chunks):
         samples = by_opencv.decode_samples(parts, "PNG", header.height, header.width)
     if header.color_type == _GRAY_AND_ALPHA:
