@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 import zipfile
 from pathlib import Path
@@ -86,6 +87,8 @@ FILES = {
     "labels/bdd.json": ('[{"name": "a.jpg", "labels": []}]', "bdd.json"),
     "kvasir.json": ('{"cju0": {"bbox": [{"label": "polyp"}]}}', "kvasir.json"),
     "train.odgt": ('{"ID": "2732,cju0", "gtboxes": []}\n', "train.odgt"),
+    "anno.odgt": ('{"ID": "27,a0", "gtboxes": []}\n{"ID": "27,a1"}\n', "anno.odgt"),
+    "anno.jsonl": ('{"ID": "27,a0", "gtboxes": []}\n{"ID": "27,a1"}\n', "anno.jsonl"),
     "info.labels": ('{"version": 1, "files": [{"path": "a.jpg"}]}', "info.labels"),
     "output.manifest": ('{"source-ref": "s3://b/a.jpg"}', "output.manifest"),
     "train.lst": ("0\t1.0\ta.jpg\n", "train.lst"),
@@ -105,7 +108,7 @@ def test_annotations_among_skipped_files_are_told(name: str, tmp_path: Path) -> 
     content, table = FILES[name]
     images = tmp_path / "in" / "JPEGImages"
     images.mkdir(parents=True)
-    for image in ("a.jpg", "cju0.jpg"):
+    for image in ("a.jpg", "cju0.jpg", "27,a0.jpg"):
         PIL.Image.new("RGB", (9, 9)).save(images / image)
     path = tmp_path / "in" / name
     path.parent.mkdir(exist_ok=True, parents=True)
@@ -217,6 +220,61 @@ def test_all_tables_that_name_images_are_told(tmp_path: Path) -> None:
     assert any(
         "a_pixels.csv" in note and "/metadata.csv also names images" in note for note in notes
     )
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_all_lines_of_json_that_name_images_are_told(more: int, tmp_path: Path) -> None:
+    """As of Hateful Memes."""
+    names = ["dev", "test", "train", "a", "b", "c"][: 3 + more]
+    (tmp_path / "img").mkdir()
+    for number, name in enumerate(names):
+        PIL.Image.new("RGB", (9, 9)).save(tmp_path / "img" / f"0{number}.png")
+        label = {} if name == "test" else {"label": number % 2}
+        lines = [json.dumps({"id": number, "img": f"img/0{number}.png", **label})] * 2
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    notes = [*early_warnings(open_source(ConvertOptions(input=(str(tmp_path),), output="/o")))]
+    (note,) = [note for note in notes if ".jsonl can be read with `table=`" in note]
+    pattern = f"{tmp_path}/*.jsonl"
+    if more == 0:
+        assert note.endswith(
+            f": {tmp_path}/train.jsonl can be read with `table=`; {tmp_path}/dev.jsonl, {tmp_path}"
+            f"/test.jsonl also name images: `table={shlex.quote(pattern)}` reads them all"
+        )
+        options = {"table": pattern, "uri_column": "img", "label_column": "label"}
+        plan = beam_tfr.plan(**options, progress=False)
+        matched = {name: split.matched for name, split in plan.plan.splits.items()}
+        assert matched == {"dev": 1, "test": 1, "train": 1}
+    else:
+        assert (pattern in note) == (more == 1)
+
+
+def test_tables_with_other_columns_have_no_common_pattern(tmp_path: Path) -> None:
+    PIL.Image.new("RGB", (9, 9)).save(tmp_path / "a.jpg")
+    for name, header in (("train", "file,label"), ("test", "file,size"), ("val", "file,label")):
+        (tmp_path / f"{name}.csv").write_text(f"{header}\na.jpg,1\n")
+    notes = [*early_warnings(open_source(ConvertOptions(input=(str(tmp_path),), output="/o")))]
+    cure = "val.csv also name images: `table=` reads such a file, or explains how to convert it"
+    assert any(note.endswith(cure) for note in notes)
+    (tmp_path / "test.csv").write_text("file,label\na.jpg,1\n")
+    notes = [*early_warnings(open_source(ConvertOptions(input=(str(tmp_path),), output="/o")))]
+    assert any(note.endswith("*.csv'` reads them all") for note in notes)
+
+
+@pytest.mark.parametrize("folder", ["", "images"])
+def test_lines_about_groups_of_images_are_told(folder: str, tmp_path: Path) -> None:
+    """As of NLVR2, whose lines are about pairs of images."""
+    (tmp_path / "images").mkdir()
+    for pair in ("dev-0-0", "dev-1-0"):
+        for side in (0, 1):
+            name = f"{pair}-img{side}.png"
+            PIL.Image.new("RGB", (9, 9)).save(tmp_path / "images" / name)
+    lines = [{"identifier": f"dev-{number}-0-2", "label": "True"} for number in (0, 1)]
+    (tmp_path / "dev.json").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "one.json").write_text(json.dumps(lines))  # not JSON Lines
+    options = ConvertOptions(input=(str(tmp_path / folder),), layout="*", output="/o")
+    notes = [*early_warnings(open_source(options))]
+    about = f"such as {tmp_path}/dev.json, have lines about groups of images, such as those"
+    assert [about in note for note in notes if ".json" in note] == [True]
 
 
 def test_paths_without_extensions_and_rows_about_folders_are_told(tmp_path: Path) -> None:

@@ -409,6 +409,23 @@ def test_lists_of_coco_under_other_names_are_renamed_by_the_command_told(tmp_pat
     assert [row["class"] for row in rows(named)] == [["1"], ["1"]]
 
 
+def test_names_of_images_by_id_become_coco_by_the_command_told(tmp_path: Path) -> None:
+    """As of Animal-Pose."""
+    annotation = {"bbox": [1, 2, 9, 8], "keypoints": [[3, 4, 1], [0, 0, 0]], "num_keypoints": 1}
+    content = {
+        "images": {"1": "a.jpg", "2": "b.jpg"},
+        "annotations": [annotation | {"image_id": 2, "category_id": 1}],
+        "categories": [{"id": 1, "name": "dog", "keypoints": ["left_eye", "right_eye"]}],
+    }
+    written = run_jq(content, tmp_path)
+    read = rows(written)
+    assert [(row["file"], row["class"], row["box"]) for row in read] == [
+        ("a.jpg", [], []),
+        ("b.jpg", ["dog"], [[1, 2, 8, 6]]),
+    ]
+    assert written["annotations"][0]["keypoints"] == [3, 4, 1, 0, 0, 0]
+
+
 def test_files_of_one_image_are_joined_by_the_command_told(tmp_path: Path) -> None:
     """As of SODA-A."""
     folder = tmp_path / "test"

@@ -210,7 +210,7 @@ def test_masks_and_pairs_in_gcs(folder: Path, sources: Path, fake: FakeGcs) -> N
             np.testing.assert_array_equal(one[kind], theirs[key][kind])
 
 
-def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
+def test_masks_alone_are_as_before(folder: Path, sources: Path, tmp_path: Path) -> None:
     """The bytes of a mask do not depend on what lies beside it, and its dataset names no other."""
     mask = patterns("..")["pair"][0]
     beam_tfr.convert(input=sources / "photos", output=tmp_path / "d", pair=mask, **OPTIONS)
@@ -220,7 +220,7 @@ def test_masks_alone_are_as_before(sources: Path, tmp_path: Path) -> None:
             parse_example(raw)["image/segmentation/class/encoded"]
             for raw in Records(of, split="train", output="raw_record")
         ]
-        for of in (tmp_path / "d", sources / "d")
+        for of in (tmp_path / "d", folder)
     )
     assert alone == beside
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from beam_tfr import storage
 from beam_tfr.inputs.annotation_content import (
     OF_MANY_IMAGES,
+    TEXTS,
     annotation_extension,
     describe_tables,
     is_unread_label_file,
@@ -19,12 +20,16 @@ from beam_tfr.inputs.annotation_content import (
 from beam_tfr.inputs.beside_files import list_beside
 from beam_tfr.inputs.first_names import FirstNames
 from beam_tfr.inputs.image_mentions import ImageMentions, names_any_image
+from beam_tfr.inputs.patterns import compile_pattern
 from beam_tfr.layouts.name_pattern import IMAGES
 from beam_tfr.schema.differences import join_names
 from beam_tfr.schema.spelling import spell_option
+from beam_tfr.schema.wildcards import pattern_below
 
 MOST_LOOKED_INTO = 5  # files with each extension
 _MOST_BESIDE_ARCHIVES = 1_000  # files
+_HEADED = (".csv", ".tsv")
+_CURE_OF_OTHERS = "`table=` reads such a file, or explains how to convert it"
 _MOST_READ = 20  # files with each extension that are read next to a folder
 
 
@@ -135,7 +140,7 @@ def _describe_other_tables(
         tables: descriptions of the tables that the message mentions already.
         images: finds files that mention images.
     """
-    paths = [*candidates.get(".csv", ()), *candidates.get(".tsv", ())]
+    paths = [path for extension in TEXTS for path in candidates.get(extension, ())]
     others = list[str]()
     for path in paths:
         is_named = any(path in table for table in tables)
@@ -144,10 +149,30 @@ def _describe_other_tables(
     if not others:
         return ""
     verb = "names" if len(others) == 1 else "name"
-    return (
-        f"; {join_names(others)} also {verb} images: `table=` reads such a file, or explains "
-        "how to convert it"
-    )
+    pattern = _find_pattern(paths, others)
+    cure = f"{spell_option('table', pattern)} reads them all" if pattern else _CURE_OF_OTHERS
+    return f"; {join_names(sorted(others))} also {verb} images: {cure}"
+
+
+def _find_pattern(paths: Sequence[str], others: Sequence[str]) -> str:
+    """Returns a pattern for all tables if they are alike and one of them is named; otherwise "".
+
+    Args:
+        paths: all tables.
+        others: those of them that are not named yet.
+    """
+    folder, name = posixpath.split(paths[0])
+    pattern = pattern_below(folder, f"/*{posixpath.splitext(name)[1]}")
+    are_all = len(paths) == len(others) + 1 < MOST_LOOKED_INTO
+    is_alike = all(compile_pattern(pattern).fullmatch(path) for path in paths)
+    return pattern if are_all and is_alike and _have_equal_headers(paths) else ""
+
+
+def _have_equal_headers(paths: Sequence[str]) -> bool:
+    """Whether tables have the same columns in the same order, or are JSON Lines."""
+    if not paths[0].endswith(_HEADED):
+        return True
+    return len({read_begin(path).partition(b"\n")[0] for path in paths}) == 1
 
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
@@ -173,7 +198,8 @@ def _select_about(paths: Iterable[str], images: ImageMentions) -> dict[str, list
         is_of_many = extension in OF_MANY_IMAGES
         if not is_about and is_of_many and read[extension] < _MOST_READ:
             read[extension] += 1
-            is_about = images.are_named_in(read_begin(path), extension)
+            begin_names = images.are_named_in(read_begin(path), extension)
+            is_about = begin_names or images.find_group(path) != ""
         if is_about:
             about[extension].append(path)
     return about

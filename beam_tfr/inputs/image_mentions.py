@@ -1,6 +1,7 @@
 """Finds files of any format that mention images, or are named like images."""
 
 import collections
+import itertools
 import os
 import posixpath
 import re
@@ -23,6 +24,9 @@ _OF_SEVERAL = (".json", ".xml", *TEXTS, *TEXTS_TO_RENAME)
 _TABLES = (".csv", ".tsv")
 _CELLS = re.compile(rb"[,;\t]")
 _QUOTED_CELLS = re.compile(rb'[,\t\n"]')  # in JSON
+_STRING = re.compile(rb'"([^"\\\n]{1,255})"')  # in JSON; names may have commas, as in CrowdHuman
+_WORD = re.compile(rb'"([^"\\\s]{1,255})"')
+_DIGIT = re.compile("[0-9]")
 # A match begins at the first character of a word, so that long words are skipped fast.
 _IN_WORD = r"[^\s/\\\"',;|]"
 _IMAGE_NAMES = re.compile(
@@ -30,6 +34,8 @@ _IMAGE_NAMES = re.compile(
 )
 _TRUTH = re.compile("(?i)^gt[-_]|[-_]gt$")  # around the name of an image: gt_1.txt
 _NUMBER = re.compile(rb"[0-9]{1,12}")
+_LINES_OF_JSON = (".json", ".jsonl", ".ndjson", ".odgt")
+_LAST_PART = re.compile(r"[-_][^-_]*\Z")  # of a name: -img0 of dev-0-0-img0
 _LEAST_STEM = 4  # characters; such a long name is hardly in a table by chance
 
 
@@ -46,6 +52,7 @@ class ImageMentions:
         self._folders = {posixpath.basename(posixpath.dirname(path)) for path in paths}
         self._numbers = {int(stem) for stem in self._stems if _NUMBER.fullmatch(os.fsencode(stem))}
         self._long_stems = {stem for stem in self._stems if len(stem) >= _LEAST_STEM}
+        self._groups = _list_groups(self._stems)
 
     def describe(self, paths: Iterable[str], noun: str) -> str:
         """Returns a message if a file mentions an image or is named like an image; otherwise "".
@@ -61,6 +68,13 @@ class ImageMentions:
                 return (
                     f"{noun}, such as {path}, mention images, but are not read: "
                     f"{spell_option('table', path)} reads this file, or explains how to convert it"
+                )
+            group = self.find_group(path)
+            if group:
+                return (
+                    f"{noun}, such as {path}, have lines about groups of images, such as those "
+                    f"whose names begin with {group}: write the content of these lines into a "
+                    "`table=` with a row for each image"
                 )
             if extension == ".txt" and self._has_rows_about(read_begin(path)):
                 return (
@@ -119,6 +133,19 @@ class ImageMentions:
             return ""
         return min(named)
 
+    def find_group(self, path: str) -> str:
+        """Returns the start of the names of images that JSON Lines are about, or an empty string.
+
+        In NLVR2, the line with the identifier dev-0-0-1 is about dev-0-0-img0 and dev-0-0-img1.
+        """
+        if _extension_of(path) not in _LINES_OF_JSON or len(self._groups) < 2:
+            return ""
+        lines = read_begin(path).splitlines()[:FIRST_LINES]
+        if len(lines) < 2 or not all(map(_is_object, lines[:2])):
+            return ""
+        words = itertools.chain.from_iterable(map(_WORD.findall, lines))
+        return min(self._groups & _list_groups(map(os.fsdecode, words)), default="")
+
     def are_named_in(self, begin: bytes, extension: str) -> bool:
         """Whether the first bytes of a file mention an image."""
         named = map(os.fsdecode, _IMAGE_NAMES.findall(begin))
@@ -150,6 +177,18 @@ class ImageMentions:
         return self.are_named_in(begin, ".txt") or not starts.isdisjoint(self._long_stems)
 
 
+def _list_groups(names: Iterable[str]) -> set[str]:
+    """Lists what names begin with, without their last parts; leaves out short starts."""
+    starts = {_LAST_PART.sub("", name) for name in names if _LAST_PART.search(name)}
+    return {start for start in starts if len(start) >= _LEAST_STEM and _DIGIT.search(start)}
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether a line of a file looks like a whole object of JSON."""
+    line = line.strip()
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
 def names_any_image(begin: bytes) -> bool:
     """Whether the first bytes of a file mention images."""
     return _IMAGE_NAMES.search(begin) is not None
@@ -162,9 +201,10 @@ def _extension_of(path: str) -> str:
 def _list_cells(begin: bytes, extension: str) -> list[bytes]:
     """Returns the strings at the beginning of a file that may be file names without extensions."""
     if extension in (".json", *TEXTS_TO_RENAME):
-        return _QUOTED_CELLS.split(begin)
+        return [*_QUOTED_CELLS.split(begin), *_STRING.findall(begin)]
     if extension in TEXTS:
         rows = begin.splitlines()[1:FIRST_LINES]
         cells = (cell.strip(b' "') for row in rows for cell in _CELLS.split(row))
-        return [cell.rpartition(b"/")[2] for cell in cells]
+        strings = _STRING.findall(begin) if extension in _LINES_OF_JSON else ()
+        return [*(cell.rpartition(b"/")[2] for cell in cells), *strings]
     return []

@@ -15,6 +15,7 @@ from beam_tfr.tables.annotations.row_lists import describe_row_lists
 _BEGIN_BYTES = 4 << 10  # the beginning of a long file, with its first keys
 _KEYS = re.compile(rb'"([A-Za-z_]{1,40})"\s*:')
 _NESTED_VALUE = re.compile(rb'\s*\{\s*"(?:[^"\\]++|\\.)*+"\s*:\s*[\[{]')
+_TEXT_BY_KEY = re.compile(rb'\s*\{\s*"(?:[^"\\]++|\\.)*+"\s*:\s*"')  # {"1": "a.jpg", …}
 _ONE_CLASS = re.compile(rb'\s*\{\s*"(?:[^"\\]++|\\.)*+"\s*:\s*["0-9]')  # {"000000": 0, …}
 _COCO = "a COCO file has `images`, `annotations` with boxes, and `categories`"
 
@@ -182,6 +183,13 @@ _KINDS = (
         "writes a COCO file",
     ),
     _Kind(
+        frozenset({"images", "annotations", "images by id"}),
+        "has names of images by id and corners of boxes, as in Animal-Pose: jq '.images |= "
+        "(to_entries | map({id: (.key | tonumber? // .), file_name: .value})) | .annotations[] |= "
+        "((.bbox |= [.[0], .[1], .[2] - .[0], .[3] - .[1]]) | .keypoints |= flatten)' a.json "
+        "> b.json writes a COCO file",
+    ),
+    _Kind(
         frozenset({"images[].image_id", "categories[].category_id"}),
         "has ids with different names than in COCO, as in Herbarium; rename them: jq '.images[] |= "
         "(.id = .image_id) | .categories[] |= (.id = .category_id | .name //= .scientificName)' "
@@ -318,6 +326,8 @@ def _find_marks_of_member(name: str, data: msgspec.Raw) -> Iterator[str]:
     keys = _keys_of(data)
     if "file_name" in keys:
         yield "fields of one image"
+    elif name == "images" and _TEXT_BY_KEY.match(memoryview(data)):
+        yield "images by id"
     elif keys and _NESTED_VALUE.match(memoryview(data)):
         yield "members by id"
 
