@@ -66,6 +66,8 @@ FILES = {
     "data.txt": ('{"file_name": "a.jpg", "annotations": []}\n', "data.txt is JSON Lines"),
     "names.txt": ("a.jpg\nb.jpg\n", ""),
     "notes.txt": ("0 0.5 0.5 0.2 0.2\nhello\n", ""),
+    "wilds/metadata.csv": (",patient,node,tumor\n0,004,0,0\n1,005,1,0\n", "metadata.csv, may"),
+    "wilds/metadatabase.csv": (",patient,node,tumor\n0,004,0,0\n1,005,1,0\n", ""),
     "labels.csv": ("id,Label\n0,cat\n1,dog\n", "labels.csv"),
     "imagelabels.csv": ("label\n77\n3\n", "imagelabels.csv has a column of classes, but none"),
     "cvat.xml": ('<annotations><image id="0" name="a.jpg"/></annotations>', "cvat.xml"),

@@ -33,6 +33,7 @@ NO_EXTENSION = ""
 OF_MANY_IMAGES = (".xml", ".json", ".yaml", ".yml", ".txt", *TEXTS, *TEXTS_TO_RENAME)
 KNOWN_EXTENSIONS = (NO_EXTENSION, *OF_MANY_IMAGES, *UNREAD)
 _LABEL_NAME = re.compile(r"(?i)label|anno|digitstruct|attrib|bbox|boxes|landmark|truth|(?:^|_)gt")
+_METADATA_NAME = re.compile(r"(?i)(?:^|[-_])meta[-_]?data(?:[-_]|\Z)")
 BEGIN_BYTES = 64 << 10  # the part of a file that is looked at
 
 _COCO_KEYS = re.compile(rb'"(?:images|annotations|categories|licenses|info|coordinates)"\s*:')
@@ -70,6 +71,12 @@ def is_unread_label_file(path: str) -> bool:
     if extension.lower() == ".txt":
         return has_rows(read_begin(path))
     return extension.lower() in UNREAD
+
+
+def is_metadata_table(path: str) -> bool:
+    """Whether a file is named like a table of metadata, as metadata.csv of WILDS is."""
+    stem, extension = os.path.splitext(posixpath.basename(path))
+    return extension.lower() in TEXTS and _METADATA_NAME.search(stem) is not None
 
 
 def read_begin(path: str) -> bytes:

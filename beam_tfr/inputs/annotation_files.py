@@ -14,6 +14,7 @@ from beam_tfr.inputs.annotation_content import (
     TEXTS,
     annotation_extension,
     describe_tables,
+    is_metadata_table,
     is_unread_label_file,
     read_begin,
 )
@@ -177,12 +178,27 @@ def _have_equal_headers(paths: Sequence[str]) -> bool:
 
 def _describe_unread(paths: Iterable[str], noun: str) -> str:
     """Returns a message about a label file that no option reads, or "" if there is none."""
-    path = min(filter(is_unread_label_file, paths), default="")
+    all_paths = [*paths]
+    path = min(filter(is_unread_label_file, all_paths), default="")
     if not path:
-        return ""
+        return _describe_metadata(all_paths, noun)
     return (
         f"{noun}, such as {path}, seem to hold labels that no option reads: write the labels as a "
         "`table=` with a row for each image or box"
+    )
+
+
+def _describe_metadata(paths: Iterable[str], noun: str) -> str:
+    """Returns a message about a table of metadata that names no image, or "" if there is none.
+
+    In WILDS, several columns of such a table together make up the name of an image.
+    """
+    path = min(filter(is_metadata_table, paths), default="")
+    if not path:
+        return ""
+    return (
+        f"{noun}, such as {path}, may describe the images, but do not name them: add a column with "
+        "the path of each image, and read the file with `table=` and `uri_column=`"
     )
 
 
