@@ -210,7 +210,7 @@ class RecordLookup:
         return shard
 
     def _index_shard(self, part: ShardPart, table: Any) -> ShardIndex:
-        """Makes the index of a part's shard from its contents."""
+        """Builds the index of the shard of a part from the contents of the shard."""
         entry = storage.find(part.file)
         check_not_replaced(self.dataset)  # so contents and file both belong to it
         if entry is None or entry.size_bytes != part.num_bytes:

@@ -122,7 +122,8 @@ class ExportedShard:
             ) from None
         if stated_key not in (None, sample.about["key"]):  # names were checked with this key
             raise DataError(
-                f"{self.part.file}: the record of {stated_key} has another key; {REPAIR_OR_COPY}"
+                f"{self.part.file}: the record listed as {stated_key} has a different key; "
+                f"{REPAIR_OR_COPY}"
             )
         return sample
 

@@ -28,7 +28,7 @@ def object_problems(stored: Stored, kinds: tuple[FeatureKind, ...]) -> Iterator[
 
 
 def check_lengths(objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tensors of objects, which fail if those of one image have different lengths.
+    """Returns the tensors of objects; reading them fails if their lengths in an image differ.
 
     Args:
         objects: ragged [images, boxes, …], by key.

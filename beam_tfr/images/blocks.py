@@ -16,7 +16,7 @@ def row_blocks(height: int, row_samples: int) -> list[slice]:
 
 
 def reuse_memory(shape: tuple[int, int, int], samples: NDArray[Any]) -> NDArray[np.uint8]:
-    """Returns a uint8 array of a shape, if possible at the beginning of the samples' memory.
+    """Returns a uint8 array of the given shape, in the memory of the samples if they fit there.
 
     Rows written there in order never overwrite a later row of the samples, as long as a row of the
     result has no more bytes than a row of the samples.

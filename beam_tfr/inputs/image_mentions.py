@@ -90,10 +90,10 @@ class ImageMentions:
         return ""
 
     def _find_alike(self, paths: Sequence[str]) -> str:
-        """Finds a file that is named like an image; returns an empty string if there is none.
+        """Finds a file that is named after an image; returns an empty string if there is none.
 
         If the extension of the files says little about their content, several of them must be named
-        like images.
+        after images.
         """
         alike = sorted(filter(self.is_named_alike, paths))
         numbers = collections.Counter(map(_extension_of, alike))
@@ -104,7 +104,7 @@ class ImageMentions:
         return ""
 
     def is_named_alike(self, path: str) -> bool:
-        """Whether a file is named like an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
+        """Whether a file is named after an image: 1.txt, gt_1.txt or 1.jpg.json, for 1.jpg."""
         stem = os.path.splitext(posixpath.basename(path))[0]
         if not self._stems.isdisjoint([stem, _TRUTH.sub("", stem)]):
             return True

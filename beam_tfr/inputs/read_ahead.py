@@ -86,7 +86,7 @@ class ReadAhead:
             self._pool = None
 
     def count_bytes(self, source: storage.Entry) -> int:
-        """Returns how many bytes a source that is read ahead may hold."""
+        """Returns how many bytes of memory a source may take when it is read ahead."""
         if is_in_parquet(source.place):
             return size_in_parquet(source, self.max_bytes, self.copies)
         if not _is_unlisted(source):

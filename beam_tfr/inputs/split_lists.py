@@ -67,8 +67,9 @@ def describe_split_lists(
     """Returns a message about lists of the images in each split, or "" if there are none.
 
     Args:
-        folders: folders of all images, and of tables. Lists are looked for in these
-            folders, in those of the first images, in the parents of both, and in all subfolders.
+        folders: folders that contain all images, and those of the tables. Lists are looked for in
+            these folders, in those of the first images, in the parents of both, and in all
+            subfolders.
         images: paths of some images; lists may mention them without extensions.
         cure: how to use the splits in the lists.
         first_names: lists folders.

@@ -168,7 +168,7 @@ def _find_new_codecs(codecs: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def _read_codecs(dataset: Manifest) -> str | None:
-    """Reads the codecs that made a dataset, as JSON, from its first sidecar, if there is one."""
+    """Reads the codecs that a dataset was written with, as JSON, from its first sidecar, if any."""
     for shard in planned_shards(dataset):
         with contextlib.suppress(OSError):
             sidecar = sidecars.read_published_sidecar(dataset.folder, shard)

@@ -323,7 +323,7 @@ class ConvertOptions(TableOptions, ImageOptions, RunOptions):
 
     @property
     def may_become_images(self) -> bool:
-        """Whether rows become the records only because no option says otherwise.
+        """Whether rows are used as records by default, because no option says otherwise.
 
         The columns may then show that the rows are boxes in images: see `tables.box_columns`.
         """

@@ -88,7 +88,7 @@ _CURE = "Choose another `output=`, or use `overwrite=` to replace it"
 
 
 class Claim(NamedTuple):
-    """The right of a run to replace files in an output folder.
+    """A run's permission to replace files in an output folder.
 
     Attributes:
         replaces: generation of the manifest that may be replaced; 0 if there is no manifest.

@@ -42,7 +42,7 @@ class KnownFrames(NamedTuple):
         frames: frames of the records, joined.
         sizes: size of each frame in bytes.
         rows: `pyarrow.Table` with the contents, without the columns that locate records in shards.
-        sums: sums of each record, as in `sidecars.Sidecar`.
+        sums: checksums of each record, as in `sidecars.Sidecar`.
     """
 
     frames: bytes

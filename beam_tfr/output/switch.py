@@ -366,7 +366,7 @@ def list_dataset(output: str) -> list[Entry]:
 
 
 def name_in_dataset(output: str, entry: Entry) -> str:
-    """Returns the name of a file in its dataset: `labels.txt`, `contents/NAME.parquet`."""
+    """Returns the path of a file relative to its dataset: `labels.txt`, `contents/NAME.parquet`."""
     return entry.path.removeprefix(join(output, ""))
 
 

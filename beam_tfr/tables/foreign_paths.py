@@ -41,8 +41,8 @@ class ForeignPaths(NamedTuple):
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
     """Finds the prefix to remove from paths of another machine.
 
-    Returns None if a path as written leads to a file, if most files are not found without the
-    prefix, or if there are several ways to find them.
+    Returns None if any path leads to a file as written, if removing the prefix leaves most files
+    unfound, or if there are several ways to find them.
 
     Args:
         uris: the first cells with image paths.

@@ -182,7 +182,7 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """Returns the places of images, with folders that each hold a part of the images, if any.
+    """Adds the folders that each hold some of the images, if the images are in several folders.
 
     Args:
         places: the places so far, where none of the first images exists.
