@@ -1,7 +1,8 @@
 """Checks the headers of images before they are decoded, as part of TensorFlow's graph.
 
 Datasets may come from untrusted sources: an image of a few bytes can take gigabytes to decode, and
-several images are decoded at once. A check takes a few microseconds; for a PNG, 3% of decoding.
+several images are decoded at once. A check takes a few microseconds; for a PNG, 3% to 11% of the
+time to decode it, because all bytes are searched.
 """
 
 from typing import Any
