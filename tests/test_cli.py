@@ -178,7 +178,7 @@ WRONG_CALLS: list[tuple[list[str], str]] = [
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--direct_num_workers=-2"],
-        "--direct_num_workers -2: must be 1 or m",
+        "--direct_num_workers=-2: must be 1 or m",
     ),
     (
         ["convert", "--input", "a/*", "--output", "o", "--direct_running_mode=x"],
@@ -473,6 +473,7 @@ def test_json_is_one_object_on_stdout_and_nothing_else(
         "crowded": 0,
         "notes": [],
         "skipped": 0,
+        "skipped_kinds": {},
         "written": 18,
     }
     assert "balance: " not in run.err

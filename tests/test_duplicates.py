@@ -78,7 +78,7 @@ def test_copies_are_told_in_json_in_python_and_as_pictures(
     ("flags", "cures"),
     [
         (["--distance", "49"], ["--distance 49", "0 to 48"]),
-        (["--distance", "-1"], ["--distance -1"]),
+        (["--distance", "-1"], ["--distance=-1"]),
         (["--contact_sheet", "/nowhere/x.png"], ["--contact_sheet /nowhere/x.png"]),
     ],
 )

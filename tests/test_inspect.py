@@ -315,7 +315,7 @@ def test_a_split(beam_tfr: Command, tmp_path: Path) -> None:
             "--where y=9: another condition requires y=8, and records must meet all conditions: "
             "specify one value for each name\n",
         ),
-        (["--record", "-1"], "--record -1: must be a whole number from 0"),
+        (["--record", "-1"], "--record=-1: must be a whole number from 0"),
         (
             ["--contact_sheet", "sheet.docx"],
             "--contact_sheet sheet.docx: cannot be written: unknown file extension",
