@@ -380,7 +380,7 @@ def test_what_cannot_be_compared(
             "beam-tfr diff: the following arguments are required: NEW; see beam-tfr diff --help\n",
         ),
         (["s3://a", old], "beam-tfr diff: s3://a: only local paths and gs:// are supported\n"),
-        ([old, old, "--most", -1], "beam-tfr diff: --most -1: must be a whole number from 0"),
+        ([old, old, "--most", -1], "beam-tfr diff: --most=-1: must be a whole number from 0"),
         ([old, old, old], "beam-tfr diff: unknown: "),
     ):
         run = beam_tfr("diff", *call)
