@@ -93,8 +93,8 @@ def update(
 ) -> Result:
     """Brings a dataset up to date with its input.
 
-    Converts images that were added to the input or changed in it, and drops those that were
-    removed.
+    Converts images that were added to the input or changed in it, and drops the images that were
+    removed from it.
 
     The result is byte for byte the dataset that `convert` would write, but unchanged records are
     copied. The existing dataset stays intact until the new one is complete. The same call resumes
@@ -156,14 +156,15 @@ def remove(
         folder: folder of the dataset, local or gs://.
         keys: keys of images, as the contents show them.
         sha256: SHA-256 of source files, 64 hex digits each.
-        where: condition on the images: "label=hat"; see `export`.
+        where: condition that the images meet, such as "label=hat"; see `export`.
         allow_missing: whether to allow keys and hashes that the dataset does not have, and
             conditions that no image meets.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
         The dataset; `changed["removed"]` is the number of removed records, and `copies_that_stay`
-        lists the keys of images that look like removed ones, but were kept as their bytes differ.
+        lists the keys of images that look like removed images, but were kept because their bytes
+        differ.
 
     Raises:
         UsageError: the call is wrong; also a ValueError.
@@ -295,10 +296,11 @@ def export(
         output: folder of the export, local or gs://, which must be empty.
         format: "folder", "yolo", "voc", "webdataset", "parquet", "tfds" or "dali-index": see
             docs/interoperability.md.
-        split: name of a split, or of several, "train+test" or "all-test"; None for all.
-        where: condition on the records to export: "label=hat", or several that must all be met,
-            {"label": "hat"}. A name is that of a column of the contents or of a feature; the last
-            part of a feature's name is enough.
+        split: name of a split; several splits, such as "train+test" or "all-test"; None for all
+            splits.
+        where: condition on the records to export, such as "label=hat"; or several conditions that
+            must all be met, as a dict such as {"label": "hat"}. A name is that of a column of the
+            contents or of a feature; the last part of a feature's name is enough.
         runner, beam_flags, progress: see `convert`.
 
     Returns:
@@ -310,7 +312,8 @@ def export(
         UsageError: the call is wrong, no record matches, or the output folder holds other files;
             also a ValueError.
         DataError: the dataset is damaged, or the key of an image cannot be a file name.
-        RunError: the run failed, or another dataset replaced this one; the same call resumes.
+        RunError: the run failed, or another dataset replaced this one; the same call resumes the
+            run.
         InterruptedRunError: the run was interrupted.
     """
     flags = _beam_flags(runner, beam_flags)

@@ -110,7 +110,7 @@ def early_warnings(
 
     Args:
         source: the input.
-        shares_option: the option that sets the shares of splits; empty if none does.
+        shares_option: the option that sets the shares of splits, or an empty string.
         exclude: the option `exclude`.
 
     Raises:
@@ -178,7 +178,7 @@ def check_folders(
         source: the input.
         folders: folder of images -> number of images.
         keys: keys of some images.
-        shares_option: the option that sets the shares of splits; empty if none does.
+        shares_option: the option that sets the shares of splits, or an empty string.
         notes: sentences about other findings in the files, read only if there is an error.
 
     Raises:
@@ -196,7 +196,7 @@ def check_folders(
 
 
 def describe_pairs_in_folders(look: FirstLook) -> str:
-    """Returns a message about images in one folder that look like pairs; empty without any."""
+    """Returns a message about images in one folder that look like pairs, or an empty string."""
     source = look.source
     if not isinstance(source.origin, Labeler) or source.pairs:
         return ""
@@ -205,7 +205,7 @@ def describe_pairs_in_folders(look: FirstLook) -> str:
 
 
 def describe_copies(look: FirstLook) -> str:
-    """Returns a message about folders with copies of other images; empty without any."""
+    """Returns a message about folders with copies of other images, or an empty string."""
     source = look.source
     if not isinstance(source.origin, Labeler):
         return ""
@@ -261,7 +261,7 @@ def _cure_split_names(source: Input, paths: Sequence[str]) -> str:
 
 
 def _separator_of_split(name: str) -> str:
-    """Returns the separator after a split that begins a name, such as _; empty if there is none."""
+    """Returns the separator after a split that begins a name, such as _, or an empty string."""
     match = _FIRST_WORD.match(name)
     return match[2] if match and is_split_word(match[1]) else ""
 
@@ -308,7 +308,7 @@ def describe_labels(look: FirstLook, annotations: Mapping[str, Sequence[str]]) -
 
 
 def describe_strays(look: FirstLook) -> Iterator[str]:
-    """Yields messages about files, such as masks, that are stored next to images but match none.
+    """Yields messages about files next to images, such as masks, that match no image.
 
     Looks only on a disk, and only if there are few images.
     """

@@ -1,6 +1,6 @@
 """Starts Python processes that may crash, or be ended by limits that the kernel enforces.
 
-They read files whose headers do not show how much memory or time reading takes.
+The processes read files whose headers do not show how much memory or time reading takes.
 """
 
 import multiprocessing

@@ -71,8 +71,8 @@ class Convert(beam.PTransform):
             accepts them.
         on_bytes: steps of your own between ReadImages and ResizeImages. Each maps lists of `Item`
             to lists of `Item`, and keeps their order.
-        on_images: the same between ResizeImages (or ParseArrays) and BuildExamples.
-        on_records: the same between BuildExamples and WriteShards.
+        on_images: such steps between ResizeImages (or ParseArrays) and BuildExamples.
+        on_records: such steps between BuildExamples and WriteShards.
 
     Attributes:
         read: the step that reads the files of a shard.
@@ -146,7 +146,7 @@ class Convert(beam.PTransform):
         )
 
     def progress(self) -> Progress | None:
-        """Returns the progress stored in the output; None before there is a plan."""
+        """Returns the progress stored in the output; None if there is no plan yet."""
         return claim.read_progress(self.options.output)
 
     def final_progress(self, published: Manifest) -> Progress:
@@ -314,8 +314,8 @@ class Convert(beam.PTransform):
     def _adds_images(self) -> bool:
         """Whether images of another dataset are added to a dataset whose images keep their splits.
 
-        False if there is a column of groups, because only the table has the groups, not the other
-        dataset.
+        False if there is a column of groups, because only the table states the groups, not the
+        other dataset.
         """
         if not isinstance(self.source.origin, BaseDataset) or self.splits_of is None:
             return False
@@ -549,7 +549,7 @@ def _parse_steps(options: ConvertOptions, source: Input) -> list[values.MapImage
 def _column_placer(options: ConvertOptions, source: Input) -> values.PlaceColumns | None:
     """Returns the function that maps an image's columns to its pixels, for `BuildExamples`.
 
-    None if no column depends on the pixels.
+    Returns None if no column depends on the pixels.
     """
     features = _features_of(source)
     if not features.columns_follow_pixels:

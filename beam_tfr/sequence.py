@@ -52,8 +52,9 @@ class Records(Sequence[Any]):
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several, "train+validation"; "all"; all except some, "all-fold4"; or
-            slices, "train[:80%]", as for `beam_tfr.reader.load`.
+        split: name of a split; several splits, as in "train+validation"; "all" for all splits; all
+            splits except some, as in "all-fold4"; or slices, as in "train[:80%]".
+            See `beam_tfr.reader.load`.
         output: "pair": (image, label), or the image alone if the dataset has no labels. "dict": all
             features by the manifest's names, but the pixels as `image`, masks as `mask` (int32
             [height, width]), and the pixels of paired images by their names, instead of the encoded
@@ -81,7 +82,7 @@ class Records(Sequence[Any]):
         DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
             size.
 
-    Reading raises DataErrors that name damaged or replaced files, IndexErrors, and OSErrors.
+    Reading raises a DataError that names a damaged or replaced file, an IndexError, or an OSError.
     """
 
     @without_traceback
@@ -224,11 +225,11 @@ def contents(path: str | os.PathLike[str], split: str | None = None) -> Any:
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split, or of several, "all-fold4"; None for all.
+        split: name of a split; several splits, such as "all-fold4"; None for all splits.
 
     Raises:
         UsageError: the split does not exist.
-        DataError: the folder holds no complete dataset, or one without contents.
+        DataError: the folder holds no complete dataset, or its dataset has no contents.
         NotInstalledError: pyarrow is missing.
     """
     dataset = read_manifest(check_folder(path))

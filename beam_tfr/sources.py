@@ -91,7 +91,7 @@ class Input:
 
     @property
     def layout(self) -> Layout:
-        """The layout of paths; an empty one for tables and datasets."""
+        """The layout of paths; an empty layout for tables and datasets."""
         return self.origin.layout if isinstance(self.origin, Labeler) else Layout(("*",))
 
     @property
@@ -119,7 +119,7 @@ class Input:
 
     @property
     def missing(self) -> str:
-        """A message if none of the first images in tables exists; otherwise empty."""
+        """A message if none of the first images in the tables exist; otherwise an empty string."""
         return self.origin.missing if isinstance(self.origin, Tables) else ""
 
     @property
@@ -325,7 +325,7 @@ def _rename_numbers(options: ConvertOptions, name_of: Mapping[str, str]) -> Conv
 
 
 def rename_all(classes: Sequence[str], options: ConvertOptions) -> list[str]:
-    """Returns classes with the names from `rename=`, each once."""
+    """Returns the classes under their names from `rename=`, each class once."""
     renames = parse_renames(options.rename)
     return [*dict.fromkeys(renames.get(name, name) for name in classes)]
 
@@ -395,7 +395,7 @@ def refuse_records(encoding: str, paths: Iterable[str]) -> None:
     Checks the first files that are neither images nor archives, judging by their names.
 
     Raises:
-        UsageError: one of them is a TFRecord.
+        UsageError: one of these files is a TFRecord.
     """
     if encoding not in IMAGE_ENCODINGS:
         return
@@ -426,7 +426,7 @@ def _refuse_tables(encoding: str, patterns: Iterable[str]) -> None:
 
 
 def _read_classes(path: str) -> _Classes:
-    """Reads the classes in a file, or those of a dataset.
+    """Reads the classes in a file or of a dataset.
 
     Raises:
         UsageError: the path is neither a list of classes nor a dataset.

@@ -8,10 +8,10 @@ run:
     run ◀── {"pid": 7} ── fork_workers                                           once it exists
     run ◀── {"pid": 7, "status": 0} ── fork_workers                              at its end
 
-`multiprocessing` also has such a process, but that process runs the user's program again, and so
-starts the conversion twice, if the program lacks `if __name__ == "__main__":`.
+`multiprocessing` also has such a process, but that process runs the user's program again, so it
+starts the conversion twice if the program lacks `if __name__ == "__main__":`.
 
-All of these processes end when their standard input ends, which the run holds open. Otherwise
+All of these processes end when their standard input, which the run holds open, ends. Otherwise
 workers would outlive a killed run (`kill -9`, out of memory) for a while, and hold memory.
 """
 
@@ -54,7 +54,7 @@ def run() -> None:
 def _end_with_input(timeout_s: float | None = None) -> None:
     """Ends this process if standard input ends within a time; None waits without a limit."""
     standard_input = select.poll()
-    standard_input.register(0, 0)  # only waits for its end: `fork_workers` reads its lines
+    standard_input.register(0, 0)  # only to see it end: `fork_workers` reads the lines
     timeout_ms = None if timeout_s is None else timeout_s * 1000
     if standard_input.poll(timeout_ms):
         os._exit(1)
@@ -125,7 +125,7 @@ class _Workers:
         """Starts a worker, and reports it.
 
         The worker is forked, unless this process has another thread, such as a debugger's or a
-        profiler's: a fork would lose that thread, and keep the locks that it holds.
+        profiler's: a fork would lose that thread, and keep the locks that the thread holds.
         """
         # its end must be reported after its start
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])

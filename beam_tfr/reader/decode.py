@@ -161,7 +161,7 @@ class Decoder:
 
     @functools.cached_property
     def _decoded(self) -> Any:
-        """`_features` as a function that is traced once for each shape of its arguments."""
+        """The function `_features`, traced once for each shape of its arguments."""
         return tf.function(self._features, autograph=False)
 
     def _features(self, records: Any, places: Any) -> dict[str, Any]:
@@ -243,7 +243,7 @@ class Decoder:
             return self._decoded(tf.identity(records), places)
 
     def _find_problems(self, record: Any, place: Any) -> Any:
-        """Returns a dataset with a message if a record cannot be decoded; otherwise it is empty."""
+        """Returns a dataset with a message if a record cannot be decoded, or an empty dataset."""
 
         def describe(_: Any, place: Any) -> Any:
             file, number = self.parts.locate(place[1])

@@ -31,15 +31,16 @@ def load_records(
     streams: int = 1,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Any:
-    """Reads any TFRecord files, uncompressed or compressed with gzip, which their content shows.
+    """Reads any TFRecord files; detects from their content whether gzip compressed them.
 
     Args:
         paths: one or more files or patterns, local or gs://. Patterns are written as for `convert`:
             `*` matches any name, `**/` any number of folders; `?`, `[abc]` and `{a,b}` are allowed
-            too. Files are read in the order of `paths`, and those that match one pattern in sorted
-            order; each file is read once.
-        streams: number of files to read in parallel, 64 records at a time from each: faster on
-            gs://, but in a different order. With 1, files are read one after another.
+            too. Files are read in the order of `paths`, and files that match the same pattern in
+            sorted order; each file is read once.
+        streams: number of files to read in parallel, 64 records at a time from each. A larger
+            number is faster on gs://, but changes the order. With 1, files are read one after
+            another.
         max_record_bytes: longer records count as damage. Each open file takes up to three times
             this much memory.
 

@@ -65,10 +65,10 @@ def load(
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several splits, "train+validation"; all, "all"; all but some,
-            "all-fold4"; or slices by examples in the order on disk, which is random within a split:
-            "train[:80%]", "train[1000:]", "train[-50:]". A slice of "all" treats all splits as one
-            sequence. Percentages are rounded down.
+        split: name of a split; several splits, as in "train+validation"; "all" for all splits; all
+            splits except some, as in "all-fold4"; or slices by examples in the order on disk, which
+            is random within a split: "train[:80%]", "train[1000:]", "train[-50:]". A slice of "all"
+            treats all splits as one sequence. Percentages are rounded down.
         batch_size: total examples per batch, over all hosts; a multiple of `num_hosts`. Each host
             gets `batch_size / num_hosts`. None yields single examples.
         remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
@@ -93,8 +93,8 @@ def load(
         host_index: number of this host, from 0; needed if there are several hosts.
         num_hosts: number of hosts. Each gets different examples and the same number of batches.
             Over all hosts, a step contains the same examples for any number of hosts. A host reads
-            `1 / gcd(num_hosts, streams)` of the records: only its own if `num_hosts` divides
-            `streams`, otherwise also some that it skips.
+            `1 / gcd(num_hosts, streams)` of the records: only its own records if `num_hosts`
+            divides `streams`, otherwise also some records that it skips.
         output: "pair": (image, label), or only the image if the dataset has no labels; the label is
             -1 where a table had no label (Keras' losses accept `ignore_class=-1`). "dict": all
             features by the manifest's names, but with decoded pixels instead of encoded bytes: the
@@ -103,24 +103,24 @@ def load(
             with the encoded bytes. "raw_record": serialized tf.train.Examples.
         image_size: (height, width), or one number for both, to resize images to (bilinear,
             antialiased).
-        crop: part of the image to resize: None for all of it, "center" for the largest centered
-            part with that aspect ratio, "random" for a random part (8 to 100% of the area, 3:4 to
-            4:3), possibly mirrored, drawn from (`seed`, epoch, example). Masks and pairs are
+        crop: part of the image to resize: None for the whole image, "center" for the largest
+            centered part with that aspect ratio, "random" for a random part (8 to 100% of the area,
+            3:4 to 4:3), possibly mirrored, drawn from (`seed`, epoch, example). Masks and pairs are
             cropped along with the image, and so are boxes if `boxes` is set.
         sizes: how to batch images of different sizes: "padded" with zeros at the bottom and right
             to the largest size, or "ragged". None raises an error.
         one_hot: labels become float32 [batch, classes]: 1 for each class of the image, and 0 for
-            the others. Otherwise they are int64 [batch], or an int64 tf.RaggedTensor if images have
-            several labels.
+            the others. Otherwise, labels are int64 [batch], or an int64 tf.RaggedTensor if images
+            have several labels.
         boxes: returns the objects in each image instead of its labels, with their boxes in this
             format, named as in Keras: "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top,
             width, height, as in COCO) or "center_xywh", in pixels of the returned image; "rel_xyxy"
-            and so on in fractions of its height and width. "pair" gives (image, {"boxes": float32
-            [objects, 4], "classes": int64 [objects]}); "dict" has `boxes`, `classes` and, if the
-            dataset has masks of boxes, `masks` (uint8 [objects, height, width] of 0 and 1), instead
-            of the features from which these are made. Boxes follow `image_size` and `crop`: they
-            are clipped and mirrored with the pixels. An object is dropped, with all its features,
-            if less than a tenth of its box's area is left.
+            and so on are in fractions of the image's height and width. "pair" gives (image,
+            {"boxes": float32 [objects, 4], "classes": int64 [objects]}); "dict" has `boxes`,
+            `classes` and, if the dataset has masks of boxes, `masks` (uint8 [objects, height,
+            width] of 0 and 1), instead of the features from which these are made. Boxes follow
+            `image_size` and `crop`: they are clipped and mirrored with the pixels. An object is
+            dropped, with all its features, if less than a tenth of its box's area is left.
         max_boxes: makes boxes and classes dense, [batch, max_boxes, 4] and [batch, max_boxes],
             padded with 0 and -1. If an image has more objects, only the first ones are kept.
             Without `max_boxes`, boxes and classes are tf.RaggedTensors.
@@ -129,8 +129,8 @@ def load(
 
     Returns:
         For "pair": images uint8 [batch, height, width, channels], labels int64 [batch], and with
-        "pad" also weights float32 [batch]; in a dict, these are `weight`. There is 1 channel with
-        --color gray, otherwise 3: with --color keep, gray images have three equal channels (in
+        "pad" also weights float32 [batch]; in a dict, the weights are `weight`. There is 1 channel
+        with --color gray, otherwise 3: with --color keep, gray images have three equal channels (in
         WebP, which does not support gray, they may differ by 1). Height and width are static if all
         images have the same size, otherwise None. The batch dimension is absent without
         `batch_size`, static if all batches are equal, and otherwise None. The cardinality is known.
@@ -139,8 +139,8 @@ def load(
 
     Raises:
         UsageError: an argument is wrong, or conflicts with another.
-        DataError: the folder holds no complete dataset, or a shard is missing or has the wrong
-            size, or TensorFlow cannot read gs://.
+        DataError: the folder holds no complete dataset, a shard is missing or has the wrong size,
+            or TensorFlow cannot read gs://.
 
     Iterating raises tf.errors.InvalidArgumentError, which mentions file and record, where a shard
     or an image is damaged or a label is outside the class list, and tf.errors.NotFoundError for a

@@ -85,10 +85,11 @@ class Streams:
     padding: bytes
 
     def chunks(self, size: int, epoch: Any, first: Any) -> Any:
-        """Returns this host's records of an epoch from a position on; the two are scalar int64.
+        """Returns this host's records of an epoch, starting at a position.
 
-        The elements are (records, string [n], places, int64 [n, 2]), where n is at most `size`. A
-        place is (epoch, number of the example in the selection, or `FILLER`).
+        `epoch` and the position, `first`, are scalar int64. The elements are (records, places),
+        string [n] and int64 [n, 2], where n is at most `size`. A place is (epoch, number of the
+        example in the selection, or `FILLER`).
         """
         first_window = first // self.order.streams // self.order.window
         blocks = Blocks(self, epoch, first_window).read_blocks()
@@ -158,7 +159,7 @@ class Streams:
         return tf.gather(slots, order, batch_dims=1)
 
     def _select(self, slots: Any, window: Any, first: Any) -> Any:
-        """Selects the slots of this host's positions in a window, from `first` on, by position."""
+        """Returns the slots of this host's positions in a window, from `first` on, in order."""
         num_rounds = tf.shape(slots, tf.int64)[1]
         rounds = tf.range(num_rounds) + window * self.order.window
         first_positions = rounds[:, None] * self.order.streams
@@ -268,7 +269,7 @@ class Blocks:
         """Fails if the records of a window take too much memory.
 
         Args:
-            held: their bytes, scalar int64.
+            held: number of bytes in the records, scalar int64.
             number: number of one of the last examples.
         """
         if self._streams.order.window == 1:

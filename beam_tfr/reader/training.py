@@ -146,7 +146,7 @@ def _restore(model: keras.Model, folder: str) -> None:
 
 
 def _load_backup(model: keras.Model, path: str) -> str:
-    """Loads a backup; returns what is wrong with the backup, or an empty string."""
+    """Loads a backup; returns what is wrong with it, or an empty string if nothing is."""
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError) as error:

@@ -64,7 +64,8 @@ def parse_array(data: bytes) -> Array:
         The array as a TensorProto, in C order; bytes (`S`) and text (`U`, as UTF-8) become strings.
 
     Raises:
-        RejectError: `not-an-array`, also for arrays of objects, records or times; `damaged-array`.
+        RejectError: `not-an-array`, which includes arrays of objects, records or times;
+            `damaged-array`.
     """
     header = _read_header(data)
     shape = header.shape
@@ -134,7 +135,7 @@ def _read_header(data: bytes) -> _NpyHeader:
 
 
 def _is_possible(shape: Sequence[Any]) -> bool:
-    """Whether a tensor can have a shape; this may be any value that NumPy accepts as a shape."""
+    """Whether a tensor can have this shape, which may be any shape that NumPy accepts."""
     if len(shape) > MAX_RANK or {*map(type, shape)} - {int}:
         return False
     if min(shape, default=0) < 0:

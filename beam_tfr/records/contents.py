@@ -76,7 +76,7 @@ class ContentsColumn:
         return types[self.kind]
 
     def cell(self, values: Sequence[Any] | None) -> Any:
-        """Returns the cell for a record, given the values of a feature; None for no values."""
+        """Returns a record's cell, given the values of a feature; None if there are no values."""
         return _shorten(values[0]) if values else None
 
 
@@ -142,7 +142,7 @@ def contents_columns(
 
     Args:
         present: name -> (dtype, shape) of the features of the dataset.
-        names: names of the features for keys, labels and payloads.
+        names: names of the features that hold keys, labels and payloads.
     """
     fixed = {
         names.key: "key",
@@ -177,7 +177,8 @@ def _free_name(
 ) -> str:
     """Finds a free name for the column of a feature.
 
-    While another column has the name, one more `_` is appended; after eight of these, a number.
+    While another column has the name, another `_` is appended; after eight underscores, a number is
+    appended.
     """
     name = feature.removeprefix("image/").removeprefix("array/").replace("/", "_")
     if is_payload:
@@ -235,7 +236,7 @@ def made_cells(value: Image | Array) -> dict[str, Any]:
 
 
 def with_places(rows: Any, places: RecordPlaces) -> Any:
-    """Returns contents, a `pyarrow.Table`, with added columns that state where the records are."""
+    """Returns the contents, a `pyarrow.Table`, with columns added for the places of the records."""
     pa = need_pyarrow()
     for name, values in places._asdict().items():
         column = pa.array(values, pa.int64())

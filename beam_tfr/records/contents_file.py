@@ -1,7 +1,7 @@
 """Writes and reads the file with the contents of a shard: a small Parquet file.
 
-The file is not compressed, but it may store a value once for many rows. So reading it takes a
-bounded multiple of its size in memory, whoever wrote it.
+The file is not compressed, but it may store a value once for many rows. So the memory needed to
+read the file is a bounded multiple of its size, whoever wrote the file.
 """
 
 import io
@@ -58,7 +58,8 @@ def parse_contents(
         columns: columns to read; None for all.
 
     Raises:
-        DataError: the bytes are damaged, or not the contents of such a shard.
+        DataError: the bytes are damaged, or are not the contents of a shard with this schema and
+            number of records.
     """
     pa = need_pyarrow()
     try:
@@ -79,7 +80,7 @@ def parse_contents(
 
 
 def damaged_contents(path: str, problem: str) -> DataError:
-    """Makes the error for contents with a problem."""
+    """Creates the exception for contents with a problem."""
     return DataError(f"{path} is damaged: {problem}. {_REPAIR}")
 
 
@@ -108,7 +109,7 @@ def _open_file(data: bytes, schema: Any) -> Any:
 
 
 def _names_of(schema: Any, kind: Any) -> set[str]:
-    """Returns the names of the columns with a type."""
+    """Returns the names of the columns of the given type."""
     return {field.name for field in schema if field.type == kind}
 
 
@@ -126,7 +127,7 @@ def _check_metadata(metadata: Any, num_rows: int) -> None:
 
 
 def _check_values(data: bytes, schema: Any, num_rows: int) -> None:
-    """Checks that no column has more values than its rows can have, nor all columns too many.
+    """Checks that neither a single column nor all columns together have too many values.
 
     Raises:
         ValueError: there are more values.
@@ -151,7 +152,8 @@ def _check_texts(table: Any, file_bytes: int) -> None:
         file_bytes: size of the file.
 
     Raises:
-        ValueError: a string is longer than those that convert writes, or all rows are too long.
+        ValueError: a string is longer than any that convert writes, or all strings together are too
+            long.
     """
     num_bytes = sum(_count_text_bytes(chunk) for column in table.columns for chunk in column.chunks)
     if num_bytes > _MOST_TEXT_BYTES * file_bytes + _FREE_BYTES:

@@ -51,7 +51,7 @@ def build_record(
         encoding: option of `ConvertOptions`.
         value: what earlier steps made from the source: an `Image`, an `Array`, bytes, or None.
         ref: the reference to the source, with the features that a table adds to the record.
-        columns: the features to add, if they differ from those of the reference.
+        columns: the features to add, if they differ from the columns of the reference.
     """
     image = None
     made = dict[str, Any]()  # cells of the contents
@@ -134,7 +134,7 @@ def serialize(values: Mapping[str, tuple[str, Sequence[Any]]], columns: bytes = 
 def with_names(
     serialized: bytes, ref: ImageRef, names: RecordNames, features: Container[str]
 ) -> bytes:
-    """Returns a record with the labels and columns of a reference; all else stays.
+    """Returns a record with the labels and columns of a reference; everything else stays.
 
     Args:
         serialized: the record.
@@ -232,7 +232,8 @@ def parse_example(serialized: bytes) -> dict[str, list[Any]]:
 def check_example(serialized: bytes, features: Mapping[str, Any]) -> None:
     """Checks that a record that was parsed as a tf.train.Example really is one.
 
-    Other messages may be parsed too, as an Example with no features or only some of them.
+    Other messages can also be parsed as an Example, with no features or only some of their
+    features.
 
     Raises:
         ValueError: the record is another message.

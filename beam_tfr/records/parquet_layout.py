@@ -98,7 +98,7 @@ def _count_in_pages(data: bytes, column: dict[int, Any]) -> int:
 class _ThriftReader:
     """Reads values in Thrift's compact protocol, starting at a position.
 
-    Methods raise ValueError or IndexError if the bytes are not such values.
+    Methods raise ValueError or IndexError if the bytes do not encode such values.
     """
 
     def __init__(self, data: bytes, position: int) -> None:

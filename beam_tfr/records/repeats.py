@@ -50,7 +50,7 @@ def divide_by_hash(rows: NDArray[Any]) -> Iterator[tuple[int, bytes]]:
 def find_repeats(data: bytes) -> list[tuple[KeyPosition, KeyPosition]]:
     """Finds the keys that occurred before.
 
-    Returns, sorted, the positions of each repeated key and of its previous occurrence.
+    Returns the positions of each repeated key and of its previous occurrence, sorted.
 
     Args:
         data: results of `number_keys` for any files, or one part of each result, in any order.

@@ -1,8 +1,8 @@
 """Compresses, hashes and counts the bytes written to a shard's file, and finds records in it.
 
 `records.tfrecords.frame` frames the records. The gzip container (RFC 1952) is written here. So
-stored blocks (RFC 1951), which are used for payloads that are already compressed, have the same
-bytes however the records arrive, and any record can be read by itself:
+stored blocks (RFC 1951), which are used for payloads that are already compressed, are the same
+however the records arrive, and any record can be read by itself:
 
     stored       blocks of 65,535 bytes: byte u of the records is in block u // 65,535, whose header
                  has 5 bytes, after the 10 bytes of the gzip header
@@ -77,8 +77,8 @@ class ShardFile:
     def write_records(self, frames: bytes, sizes: Sequence[int]) -> list[int | None]:
         """Writes framed records of these sizes.
 
-        Returns, for each record, where to start inflating in order to read it; None if the file is
-        not deflated.
+        Returns, for each record, the position at which to start inflating in order to read the
+        record; None if the file is not deflated.
         """
         self.write(frames)
         return [None] * len(sizes)
@@ -116,7 +116,7 @@ class _GzipFile(ShardFile, abc.ABC):
 
     @abc.abstractmethod
     def _compress(self, data: bytes) -> None:
-        """Appends the blocks for the next bytes; some bytes may have to wait for more."""
+        """Appends the blocks for the next bytes; some bytes may have to wait for later bytes."""
 
     @abc.abstractmethod
     def _end_blocks(self) -> None:

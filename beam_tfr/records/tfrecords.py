@@ -70,8 +70,8 @@ class RecordFile:
         max_record_bytes: a longer record is an error.
         skip: number of initial records to skip, without checking their data.
         on_bytes: called with the bytes of the file in order, as they are read.
-        on_damage: called with the error for a record whose data does not match its checksum, which
-            is then skipped; without it, the error is raised.
+        on_damage: called with the error for a record whose data does not match its checksum; the
+            record is then skipped. Without `on_damage`, the error is raised.
 
     Iterating raises:
         RecordError: the file is damaged.
@@ -213,7 +213,7 @@ def unframe_records(frames: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
 
 
 def describe_damage(framed: bytes, size: int) -> str:
-    """Returns what is wrong with a frame that should have this size; empty if nothing is."""
+    """Returns what is wrong with a frame that should have this size, or an empty string."""
     if len(framed) != size:
         return f"the file ends within it; {size - len(framed)} bytes are missing"
     if not framed.startswith(_frame_header(size - FRAME_BYTES)):

@@ -37,7 +37,7 @@ class Way(NamedTuple):
         start: returns an iterator over endless batches.
         warm_up: number of images to read first, for example to fill a cache, until the speed is
             that of later epochs.
-        problem: why the method cannot be used here; empty if it can.
+        problem: why the method cannot be used here; an empty string if it can.
     """
 
     name: str
@@ -98,7 +98,7 @@ def ways_of_dataset(dataset: Manifest, split: str) -> Iterator[Way]:
 
 
 def _find_problem(path: str) -> str:
-    """Returns the reason why TensorFlow cannot read a path on gs://, or "" if it can."""
+    """Returns why TensorFlow cannot read a path on gs://, or an empty string if it can."""
     try:
         check_access(path)
     except DataError as error:
@@ -169,7 +169,7 @@ def check_images(dataset: Manifest, split: str) -> None:
     """Checks the first images in a split, before TensorFlow reads the files.
 
     Raises:
-        DataError: a file has the wrong size, is damaged, or an image has too many pixels.
+        DataError: a file is damaged or has the wrong size, or an image has too many pixels.
     """
     check_shard_files(dataset, [dataset.splits[split]])
     if dataset.image_options.encoding in _DECODED_BY_TENSORFLOW:

@@ -52,13 +52,13 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
 
     Args:
         path: the folder that `convert` wrote, local or gs://.
-        split: name of a split; several splits, "train+validation"; all, "all"; all but some,
-            "all-fold4"; or slices by examples in the order on disk: "train[:80%]", "train[1000:]",
-            as for `beam_tfr.reader.load`.
+        split: name of a split; several splits, as in "train+validation"; "all" for all splits; all
+            splits except some, as in "all-fold4"; or slices by examples in the order on disk:
+            "train[:80%]", "train[1000:]", as for `beam_tfr.reader.load`.
         batch_size: total examples per batch, over all ranks; a multiple of `world_size`. Each rank
             gets `batch_size / world_size`. None yields single examples. DataLoader can then batch
-            images of one size, but each worker makes its own batches, so several batches may be
-            smaller, and there may be more batches than len(loader).
+            images of the same size, but each worker makes its own batches, so several batches may
+            be smaller than the others, and there may be more batches than len(loader).
         remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
             yields a smaller batch, and is an error if ranks would have different numbers of
             batches; "drop" omits these examples (different ones in each shuffled epoch); "pad"
@@ -74,9 +74,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             applies only to the epoch in which the step falls; all other epochs start at their
             beginning.
         rank, world_size: number of this process, from 0, and total number of processes. If None,
-            they are taken from torch.distributed if it is initialized, otherwise from the
-            environment variables RANK and WORLD_SIZE (which torchrun sets); otherwise they are 0
-            and 1.
+            these numbers come from torch.distributed if it is initialized, otherwise from the
+            environment variables RANK and WORLD_SIZE (which torchrun sets) if they are set;
+            otherwise they are 0 and 1.
         streams: number of runs of records to read in parallel; changes the order. Without
             shuffling, streams=1 gives the order on disk.
         output: "pair": (image, label), or only the image if the dataset has no labels. "dict": all
@@ -94,21 +94,21 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         target: column to return instead of the labels, such as a number to predict.
         transform: function called with each image (or its bytes) before batching. With `boxes`, or
             masks or pairs in a "dict", it is called with (image, dict of the other features), and
-            returns such a pair. If it draws random numbers, a resumed run draws different ones;
-            DataLoader seeds PyTorch's generator in each worker.
+            returns such a pair. If the function draws random numbers, a resumed run draws different
+            numbers; DataLoader seeds PyTorch's generator in each worker.
 
     Attributes:
         class_names: a tuple of class names, indexed by label.
         steps_per_epoch: batches (examples without `batch_size`) of this rank in a whole epoch.
 
-    With remainder="pad", a weight follows image and label; in a dict, it is `weight`. The image is
-    uint8 [batch, height, width, channels] with the same pixels as from `beam_tfr.reader.load`; 1
-    channel after --color gray, otherwise 3. Labels are int64 [batch], weights float32 [batch],
-    other numbers int64 or float32 [batch, …]; bytes, and lists of any length (such as several
-    labels), are returned as a list with one item per example. Everything else is a NumPy array (for
-    single examples: an array, an int, a float, bytes), which DataLoader turns into tensors, except
-    bytes. Results of `transform` are stacked if they are arrays, otherwise collated by PyTorch.
-    Other features of fillers are 0 or empty.
+    With remainder="pad", a weight follows the image and label; in a dict, the weight is `weight`.
+    The image is uint8 [batch, height, width, channels] with the same pixels as from
+    `beam_tfr.reader.load`; 1 channel after --color gray, otherwise 3. Labels are int64 [batch],
+    weights float32 [batch], other numbers int64 or float32 [batch, …]; bytes, and lists of any
+    length (such as several labels), are returned as a list with one item per example. Everything
+    else is a NumPy array (for single examples: an array, an int, a float, bytes), which DataLoader
+    turns into tensors, except bytes. Results of `transform` are stacked if they are arrays,
+    otherwise collated by PyTorch. Other features of fillers are 0 or empty.
 
     Raises:
         UsageError: an argument is wrong, or batches are requested but images have different sizes.
@@ -277,7 +277,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             raise damage(f"{record.file}: record {record.number}: {error}") from error
 
     def _stack(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Makes the parts of a batch from the parts of its examples.
+        """Combines the parts of examples into the parts of a batch.
 
         With boxes, each part becomes a list.
         """

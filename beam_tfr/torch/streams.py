@@ -31,7 +31,7 @@ class LocatedRecord(NamedTuple):
 
 
 def damage(problem: str) -> DataError:
-    """Makes the error for a record that cannot be read or decoded."""
+    """Creates the exception for a record that cannot be read or decoded."""
     return DataError(f"{problem}; {REPAIR_OR_COPY}; `beam-tfr verify` names all damage")
 
 
@@ -110,7 +110,7 @@ class Share(NamedTuple):
             raise DataError(f"{last.file}: the records around number {last.number}{TOO_LARGE}")
 
     def _selects(self, stream: int, first: int, size: int) -> NDArray[np.bool_]:
-        """Returns which records of a stream, from `first` on, are in this share: bool [size]."""
+        """Returns whether each record of a stream from `first` on is in this share: bool [size]."""
         rounds = first + np.arange(size)
         positions = rounds * self.order.streams + stream
         steps = positions // self.order.step_size - self.steps.start
@@ -150,7 +150,7 @@ def global_batches(
 ) -> Iterator[list[LocatedRecord]]:
     """Yields the records of some steps with shuffle="global", reading each record by itself.
 
-    Otherwise like `Share.batches`.
+    In all other respects, this is like `Share.batches`.
     """
     shuffled = permutation(order.total, seed, epoch, WHOLE_SPLIT)
     for step in steps:
@@ -189,7 +189,7 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def _rank_of_process() -> tuple[int, int]:
-    """Returns rank and world size from torch.distributed or the environment, else 0 of 1."""
+    """Returns the rank and world size from torch.distributed or the environment, or 0 and 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
