@@ -136,7 +136,7 @@ def _list_names(folders: Iterable[str], level: int) -> set[str]:
 
 
 def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
-    """Returns all paths that end in the first name in several folders, or an empty list.
+    """Returns all paths to the first name that several folders contain, or an empty list.
 
     Args:
         names_in: folder -> names of the image folders in it.
@@ -190,7 +190,7 @@ def find_deep_folders(folders: Mapping[str, int], layout: Layout) -> list[DeepFo
     """Finds class folders that are deeper than other class folders.
 
     Such a folder is inside the folder of another class, at any depth. Or it is merely below the
-    level of all other classes, such as dog/2021/summer next to cat, and its class has no folder at
+    level of all other classes, like dog/2021/summer next to cat, and its class has no folder at
     that level.
 
     Args:
@@ -248,7 +248,7 @@ def describe_deep_folders(deep_folders: Sequence[DeepFolder], layout: Layout) ->
 
 
 def _describe_merged(deep_folders: Sequence[DeepFolder]) -> str:
-    """Names deep folders with the same name, and so class, such as bar/indoor and church/indoor."""
+    """Names deep folders with the same name, and so the same class: bar/indoor, church/indoor."""
     paths_of = collections.defaultdict[str, dict[str, str]](dict)  # class -> outer folder -> path
     for folder in deep_folders:
         paths_of[folder.path.rpartition("/")[2]].setdefault(folder.outer, folder.path)
@@ -301,7 +301,7 @@ def describe_ranges(keys: Iterable[str]) -> str:
 
 
 def describe_camera_folders(keys: Iterable[str]) -> str:
-    """Returns a message if all folders are named as cameras do, or after dates, or an empty string.
+    """Returns a message if all folders are named by cameras or after dates, or an empty string.
 
     Args:
         keys: keys of some images.

@@ -1,4 +1,4 @@
-"""Names the layouts that read classes at other levels of folders, or no classes."""
+"""Names the layouts that read classes at other levels of folders, or read no classes."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -11,7 +11,7 @@ from beam_tfr.schema.spelling import spell_option
 
 
 def describe_class_levels(layout: str, folders: Collection[str]) -> str:
-    """Names the classes that a layout reads, and the layouts that read others or none.
+    """Names the classes that a layout reads, and the layouts that read other classes or none.
 
     Returns an empty string if there is no doubt about the classes.
 
@@ -53,7 +53,7 @@ def _list_other_layouts(layout: str, folders: Collection[str]) -> Iterator[str]:
 
 
 def move_label_up(layout: str) -> str:
-    """Returns the layout for classes one level higher; empty if there is none."""
+    """Returns the layout for classes one level higher, or an empty string."""
     if layout.startswith("{label}/*/"):
         return f"{{label}}/*/{layout.removeprefix('{label}/')}"
     start, is_inside, end = layout.partition("/*/{label}/")
@@ -70,7 +70,7 @@ def find_values(layout: str, folders: Iterable[str], name: str) -> set[str]:
 def may_be_classes(names: Collection[str], least: int = 2) -> bool:
     """Whether there are enough names, all of which may be those of classes.
 
-    Names of splits and image folders may not, and neither may an empty string.
+    Names of splits and of image folders may not be those of classes, nor may an empty string.
     """
     if len(names) < least or "" in names or find_split_folders(names):
         return False

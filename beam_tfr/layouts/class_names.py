@@ -20,7 +20,7 @@ def describe_class_names(
     Args:
         classes: all classes.
         splits: splits of the dataset.
-        layout: the value of the option; empty for tables.
+        layout: the value of the option; an empty string for tables.
     """
     if len({*splits}) == 1:
         yield from _describe_splits_in_names(classes, layout)

@@ -44,7 +44,7 @@ def describe_copy_folders(keys: Sequence[str]) -> str:
 
 
 def _find_level(key: str) -> int:
-    """Returns the level of the first folder that is named like one of copies, or -1."""
+    """Returns the level of the first folder that is named like a folder of copies, or -1."""
     folders = key.split("/")[:-1]
     return next((level for level, name in enumerate(folders) if _OF_COPIES.fullmatch(name)), -1)
 

@@ -92,7 +92,7 @@ def check_split_folders(
 
 
 def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> SplitLevel:
-    """Chooses the level whose layout misreads the fewest images; in a tie, that with most splits.
+    """Chooses the level whose layout misreads the fewest images or, in a tie, has the most splits.
 
     A layout that reads the folder of a split as a class is chosen only if there is no other layout.
     """
@@ -105,7 +105,7 @@ def choose_level(levels: Sequence[SplitLevel], folders: Mapping[str, int]) -> Sp
 
 
 def _count_misread(folders: Mapping[str, int], layout: str) -> tuple[int, int]:
-    """Counts images that a layout rejects or puts into wrong splits, and those in wrong splits.
+    """Counts images that a layout rejects or puts into wrong splits, and images in wrong splits.
 
     The smaller the result, the better the layout.
     """

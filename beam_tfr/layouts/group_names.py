@@ -81,7 +81,7 @@ def _are_labels(groups: Mapping[str, str], layout: Layout) -> bool:
 
 
 def _find_layout(groups: Mapping[str, str], layout: Layout) -> Layout | None:
-    """Finds the layout that reads all groups, and classes as `layout` does; otherwise None."""
+    """Finds a layout that reads all groups, and reads classes as `layout` does; otherwise None."""
     for text in _list_layouts(layout.parts, groups):
         try:
             candidate = parse_layout(text)

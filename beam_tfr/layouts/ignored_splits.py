@@ -1,4 +1,4 @@
-"""Describes folders that look like splits but that the default layout ignores."""
+"""Describes folders that look like splits but are ignored by the default layout."""
 
 from collections.abc import Collection, Iterable, Mapping
 

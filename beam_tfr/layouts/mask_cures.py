@@ -26,7 +26,8 @@ class MaskCure(NamedTuple):
     """The options that convert images together with their masks.
 
     Attributes:
-        folder: the input, relative to the folder that all images share; empty for that folder.
+        folder: the input, relative to the folder that all images share; an empty string for that
+            folder itself.
         pair: name of the masks in `pair=`.
         path: path of an image's mask, for `pair=`.
         layout: how to read images.
@@ -72,8 +73,8 @@ class MaskCure(NamedTuple):
     def describe_other_classes(self, folders: Iterable[str]) -> str:
         """Names the layout for classes at another level, or returns an empty string.
 
-        These are classes one level lower, or a single class one level higher if the classes are
-        numbered, as sequences of a class are.
+        The other classes are one level lower; or a single class is one level higher if the classes
+        are numbered, as sequences of a class are.
 
         Args:
             folders: all folders, relative to the folder that all images share.
@@ -100,7 +101,7 @@ class MaskCure(NamedTuple):
         return [f"{folder}/".removeprefix(self._start).rstrip("/") for folder in mask_of]
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
-        """Explains what happens to images without masks or in other folders, if there are any.
+        """Explains what happens to images without masks, or in other folders, if there are some.
 
         Args:
             folders: all folders, relative to the folder that all images share.
@@ -159,8 +160,8 @@ class MaskCure(NamedTuple):
     def _find_masks(self, folders: Sequence[str]) -> Mapping[str, str]:
         """Returns image folder -> mask folder, for image folders that have one.
 
-        If several folders would have the same mask folder, such as image_2 and instance next to
-        semantic, only the one that is named like the image folders has the mask folder.
+        If several folders would have the same mask folder, as image_2 and instance next to semantic
+        would, only the folder that is named like the image folders has the mask folder.
         """
         known_folders = {*folders}
         images_of = collections.defaultdict[str, list[str]](list)

@@ -238,7 +238,7 @@ class MaskFolders(NamedTuple):
         )
 
     def _have_several_masks(self, names_in: NamesIn) -> bool:
-        """Whether an image alone in a folder has several masks, as in Data Science Bowl 2018."""
+        """Whether the only image in a folder has several masks, as in Data Science Bowl 2018."""
         if not self.has_siblings:
             return False
         for images, masks in self.pairs[:_MOST_FOLDERS]:
@@ -548,7 +548,7 @@ def _compare_files(
 ) -> Iterator[MaskFolders]:
     """Yields folders named like masks, each with a folder of images that have these masks.
 
-    Masks in color come last: BDD100K has masks, and colormaps for people to look at.
+    Masks in color come last: BDD100K has masks, and also color maps for people to look at.
     """
     masks = _select_masks(folders)
     images = [folder for folder in folders if folder not in masks][:_MOST_FOLDERS]
@@ -579,7 +579,7 @@ def _is_of_another(mask_folder: str, image_folder: str, images: Iterable[str]) -
 
 
 def _list_others(images: str, masks: str, fitting: Iterable[str]) -> list[str]:
-    """Returns the mask folders next to one that are divided like it; see `MaskFolders.others`.
+    """Returns mask folders next to a mask folder, divided like it; see `MaskFolders.others`.
 
     Args:
         images: path of the image folder.

@@ -25,13 +25,13 @@ _PARTS = (
     "trimap",
     "manual",
     "ho.",
-)  # every such name has one of them
+)  # every such name contains one of these words
 _OTHER_PARTS = ("alpha", "matte", "depth", "disp", "normal", "part")
 _BEHIND = re.compile(rf"(?is)(?P<stem>.*[^/])(?P<mark>[-_. ]{_WORDS}(?:[-_]?[0-9]+)?)")
 _MOST_GROUPS = 100  # different ways of naming masks
 _MOST_PATTERNS = 5  # patterns in a message
 _JPEGS = EXTENSIONS["jpeg"]
-# An image name that ends in another word than its mask does: 1_sat.jpg for 1_mask.png.
+# An image name whose last word differs from that of its mask: 1_sat.jpg for 1_mask.png.
 _IMAGE_END = re.compile(r"(?s)(?P<stem>.*[^/])(?P<end>[-_. ][A-Za-z][A-Za-z0-9]*)")
 _BEFORE = re.compile(rf"(?is)(?P<folder>(?:.*/)?)(?P<mark>{_WORDS}[-_. ])(?P<name>[^/]+)")
 

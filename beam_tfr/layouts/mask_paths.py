@@ -21,7 +21,7 @@ _OTHER_KINDS = re.compile("(?i)colou?r|rgb|vis|instance|train")
 def find_mask_name(images: Sequence[str], masks: Sequence[str]) -> str:
     """Returns the path that names the masks of most images, such as `{stem%_rgb}_mask.png`.
 
-    Empty if there is none.
+    Returns an empty string if there is no such path.
 
     Args:
         images, masks: names of files.

@@ -83,7 +83,7 @@ def describe_unlabelled(folders: Mapping[str, int], layout: str, *, has_masks: b
 
 
 def _keep_lost_splits(folders: Iterable[str], layout: str, kept: Set[str]) -> str:
-    """Names the layout without classes that keeps splits that would be lost, if any.
+    """Names the layout without classes that keeps splits that would otherwise be lost, if any.
 
     Args:
         folders: all image folders.
@@ -231,7 +231,7 @@ def find_other_splits(values_of: Mapping[str, Mapping[str, str]]) -> dict[str, s
 
 
 def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Finds folders whose class is named like images or a split, if others have proper classes.
+    """Finds folders whose class is named like images or a split, if other classes are not.
 
     Args:
         values_of: folder -> the values that the layout reads from it.
@@ -252,7 +252,7 @@ def _find_no_classes(values_of: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def _is_in_all_splits(label: str, values_of: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether there are several splits and a class, such as valid next to invalid, is in all.
+    """Whether a class, such as valid next to invalid, is in all of several splits.
 
     Args:
         label: the class.

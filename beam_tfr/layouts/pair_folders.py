@@ -76,8 +76,8 @@ def describe_pair_folders(
 ) -> str:
     """Reports folders that look like pairs of photos; returns an empty string if there are none.
 
-    Their names say so, and nearly all of their files have the same names, but for scales and such
-    words.
+    The names of the folders contain words such as HR and LR, and nearly all of their files have the
+    same names, apart from scales and such words.
 
     Args:
         folders: folder of images -> number of images.
@@ -113,7 +113,8 @@ def find_pair_folders(
         names_in: folder -> the names of its files, if known.
 
     Returns:
-        Place -> its folders; empty if other folders hold images too, as then these may be classes.
+        Place -> its folders; an empty mapping if other folders hold images too, since all of these
+        folders may then be classes.
     """
     places = _group_folders(folders)
     in_places = {folder.path for group in places.values() for folder in group}
@@ -128,12 +129,12 @@ def find_pair_folders(
 
 
 def _goes_with_pairs(folder: str) -> bool:
-    """Whether a folder is named like one of masks or measurements, not like one of a class."""
+    """Whether a folder is named like a folder of masks or measurements, not like a class."""
     return is_of_masks(folder) or any(map(_MEASURED.fullmatch, folder.split("/")))
 
 
 def _group_folders(folders: Iterable[str]) -> dict[_Place, list[_PairFolder]]:
-    """Groups the folders that are named like those of pairs."""
+    """Groups the folders that are named like folders of pairs."""
     places = collections.defaultdict[_Place, list[_PairFolder]](list)
     for path in folders:
         parts = path.split("/")
@@ -198,7 +199,7 @@ def _begins_with(stem: str, scenes: Set[str]) -> bool:
 def _have_one_name(group: Iterable[_PairFolder], names_in: NamesIn) -> bool:
     """Whether nearly all files of folders have the same names, as far as names are known.
 
-    Scales and words that name folders of pairs are no part of these names.
+    Scales, and words that name folders of pairs, do not count as parts of these names.
 
     Args:
         group: the folders.

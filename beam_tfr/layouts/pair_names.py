@@ -42,7 +42,7 @@ def describe_pair_names(keys: Sequence[str], *, in_archives: bool = False) -> st
 
 
 def _find_pairs(keys: Iterable[str]) -> list[dict[str, str]]:
-    """Groups photos whose names are the same but for a word: word -> key."""
+    """Groups photos whose names differ only in a word: word -> key."""
     photos_of = collections.defaultdict[tuple[str, str], dict[str, str]](dict)
     for key in keys:
         folder, _, name = key.rpartition("/")

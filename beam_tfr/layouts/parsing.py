@@ -93,12 +93,12 @@ class Layout:
         return re.compile(above + pattern, re.DOTALL)
 
     def parse_key(self, key: str) -> dict[str, str] | None:
-        """Returns the "label", "split" and "group" that the layout reads; None without a match."""
+        """Returns the "label", "split" and "group" that the layout reads, or None for no match."""
         match = self._regex.fullmatch(key)
         return match.groupdict() if match else None
 
     def place_of(self, value: str) -> str:
-        """Returns which part of a key holds a value such as "label"; empty if no part does."""
+        """Returns the part of a key that holds a value such as "label", or an empty string."""
         field = f"{{{value}}}"
         if field in self.parts[-1]:
             return "file name"
@@ -193,7 +193,7 @@ def _check_part(part: str) -> None:
     """Checks a part of a layout between slashes.
 
     Raises:
-        ValueError: the part has an unknown piece, no piece at all, or two that touch.
+        ValueError: the part has an unknown piece, no piece at all, or two pieces that touch.
     """
     if "{" not in part and part != "*":
         raise _unknown_piece(part)

@@ -1,4 +1,4 @@
-"""Finds class folders whose files have the same names, as those of pairs have."""
+"""Finds class folders whose files have the same names, as in folders of pairs."""
 
 import math
 import re
@@ -43,7 +43,7 @@ def describe_same_names(folders: Iterable[str], names_in: NamesIn) -> str:
 
 
 def _find_alike(first: str, stems_of: Mapping[str, Set[str]]) -> list[str]:
-    """Returns the folders next to one whose files have nearly the same names as its own.
+    """Returns the folders whose files have nearly the same names as the files of the first folder.
 
     Args:
         first: the folder.
@@ -63,7 +63,7 @@ def _find_alike(first: str, stems_of: Mapping[str, Set[str]]) -> list[str]:
 def _are_numbered(stems: Collection[str]) -> bool:
     """Whether names count files or differ in few words: 0001, IMG_12, a_10 and b_10.
 
-    Numbers may leave out others, as those of every 30th frame do.
+    The numbers may have gaps, as those of every 30th frame do.
     """
     words = {_NUMBER.sub("", stem) for stem in stems}
     if 2 * len(words) > len(stems):

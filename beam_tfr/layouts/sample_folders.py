@@ -22,7 +22,8 @@ def describe_sample_folders(folders: Iterable[str], names_in: NamesIn) -> str:
 
     Args:
         folders: image folders, whose names are their classes.
-        names_in: returns the names of the images in a folder; empty if they are unknown.
+        names_in: returns the names of the images in a folder, or an empty sequence if the names are
+            unknown.
     """
     looked_at = sorted(folders)[:_MOST_FOLDERS]
     if len(looked_at) < _LEAST_FOLDERS:

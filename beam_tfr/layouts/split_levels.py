@@ -149,7 +149,7 @@ def _layout_above_files(folders: Mapping[str, int], level: int) -> str:
 
 
 def _are_sequences(folders: Iterable[str]) -> bool:
-    """Whether splits share the folders in them, but none of the image folders in those.
+    """Whether splits contain the same folders, but different image folders in these folders.
 
     The image folders are hardly classes: train/dance/Ab3_1 and val/dance/k9Qw_2, as in Kinetics.
     """

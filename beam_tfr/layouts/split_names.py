@@ -115,7 +115,7 @@ def _cut_shared_end(folders: dict[str, SplitFolder]) -> dict[str, SplitFolder]:
 
 
 def _divide_others(names: Iterable[str]) -> dict[str, SplitFolder]:
-    """Divides the names next to names that share the text around their splits.
+    """Divides the remaining names, next to names that share the text around their splits.
 
     Returns an empty dict unless all names end in splits: noisy_train next to clean_val and
     clean_test.

@@ -19,7 +19,7 @@ class FileKind(enum.Enum):
         PHOTO: a PNG with too many colors for a mask.
         DETAILED: a grayscale PNG with many values, or a palette PNG with small areas.
         AREAS: a grayscale or palette PNG with few large areas, as in masks.
-        COLORED: an RGB PNG that is too small for a photo, as that of a colored mask.
+        COLORED: an RGB PNG whose file is too small for a photo, as that of a colored mask is.
         UNKNOWN: another file, or another PNG.
     """
 

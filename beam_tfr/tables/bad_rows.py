@@ -17,7 +17,7 @@ _LEAVE_OUT = (
     "with pandas: read_csv(FILE, dtype=str, keep_default_na=False, on_bad_lines='skip')"
     ".to_csv('sound.csv', index=False)"
 )
-# The fix for values with quotes in tables whose writer quotes no values.
+# The fix for values with quotes, in a table whose writer does not quote values.
 _UNQUOTED = (
     "with pandas: read_csv(FILE, sep={delimiter!r}, quoting=3, dtype=str, keep_default_na=False)"
     ".to_csv('sound.csv', index=False)"

@@ -112,7 +112,8 @@ class ColumnSelection(NamedTuple):
 
     Attributes:
         columns: the columns to read.
-        known_columns: all columns that the table may have; empty if any are allowed.
+        known_columns: all columns that the table may have; an empty collection if any columns are
+            allowed.
         images: the column whose bytes are images and, in TFRecords and tars, the columns of their
             masks and paired images.
         label: the column whose numbers stand for classes, if a Parquet file's schema names them.
@@ -161,7 +162,7 @@ class TableFormat(abc.ABC):
 
     @abc.abstractmethod
     def read_columns(self, path: str, most_rows: int) -> list[str]:
-        """Returns the column names; if only rows name columns, those of the first rows."""
+        """Returns the column names; if only rows name columns, the names in the first rows."""
 
     @abc.abstractmethod
     def read_rows(self, path: str, selection: ColumnSelection) -> Iterator[Row | BadRow]:
@@ -183,7 +184,7 @@ class TableFormat(abc.ABC):
         return []
 
     def describe_columns(self, path: str) -> str:
-        """Explains why no column has a known name, to end a message, if there is a reason."""
+        """Explains why no column has a known name, to end a message, or returns an empty string."""
         return ""
 
 
@@ -198,7 +199,8 @@ class ObjectFormat(TableFormat):
 
         Args:
             path, file: the table, opened.
-            selection: the parts to read; its `columns` are empty if only their names are needed.
+            selection: the parts to read; its `columns` are empty if only the names of columns are
+                needed.
 
         Raises:
             ValueError, DataError: the next row cannot be read.
@@ -415,7 +417,7 @@ def list_columns(columns: Sequence[str]) -> str:
 
 
 def _find_partition(path: str, column: str) -> str:
-    """Returns a hint if a folder, such as label=cat, holds the column; else an empty string."""
+    """Returns a hint if a folder, such as label=cat, states the column, or an empty string."""
     folders = path.split("/")[:-1]
     partition = next((folder for folder in folders if folder.startswith(f"{column}=")), "")
     if not partition:
@@ -449,7 +451,8 @@ def check_columns(
         path: the table.
         present: the columns that the table has.
         required: the columns that the table must have.
-        known_columns: the columns that the table may have; empty if any are allowed.
+        known_columns: the columns that the table may have; an empty collection if any columns are
+            allowed.
         is_single: whether there is no other table that may have the columns.
 
     Raises:

@@ -230,7 +230,7 @@ def _imply_roles(
 def _choose_form(
     boxes: BoxColumns, declared: Boxes | None, first_rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Returns the declared form of boxes, or else a relative form if the first rows suggest one."""
+    """Returns the declared form of boxes, or a relative form that the first rows suggest."""
     if declared:
         return declared.form
     if not _are_shares(first_rows, boxes.sides):
@@ -249,7 +249,7 @@ def _find_declared(options: ConvertOptions) -> Boxes | None:
 def _set_implied(
     options: ConvertOptions, path: str, implied: Mapping[str, Any], *, box: str, found: _Found
 ) -> ImpliedOptions:
-    """Returns the options together with the implied ones.
+    """Returns the options together with the implied options.
 
     Args:
         options, path: see `imply_boxes`.
@@ -334,7 +334,7 @@ def _numbers_in(rows: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> Iter
 def _are_sizes(
     rows: Iterable[Mapping[str, Any]], sides: Sequence[str], sizes: Mapping[str, str]
 ) -> bool:
-    """Whether `sizes` are those of images, not of boxes, since all boxes end within them."""
+    """Whether `sizes` are sizes of images, not of boxes, since all boxes end within these sizes."""
     _, _, right, bottom = sides
     found = False
     for row in rows:

@@ -28,7 +28,7 @@ _CORNERS = (
     ("xleft", "ytop", "xright", "ybottom"),
     ("leftx", "topy", "rightx", "bottomy"),
 )
-# A side of a corner: upperleftcornerx, as of LISA's `Upper left corner X`.
+# A side of a corner, as in upperleftcornerx, for LISA's `Upper left corner X`.
 _CORNER_SIDE = re.compile("[xy]?(?:upper|lower|top|bottom|left|right|corner)+[xy]?")
 _CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
 _STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
@@ -118,8 +118,8 @@ def find_marked_sides(columns: Iterable[str]) -> BoxColumns | None:
 def find_possible_boxes(columns: Sequence[str]) -> BoxColumns | None:
     """Finds columns that may be the sides of boxes; None if there are none.
 
-    Unlike in `find_box_columns`, a `width` next to `x` and `y` may be that of the image, and the
-    names may share a prefix or suffix, as in GTSRB's `Roi.X1`.
+    Unlike in `find_box_columns`, a `width` next to `x` and `y` may be the width of the image, and
+    the names may share a prefix or suffix, as in GTSRB's `Roi.X1`.
     """
     boxes = find_box_columns(columns) or _find_sides(columns, _MARKED_SIDES)
     return boxes or _find_longer_names(columns)

@@ -150,7 +150,7 @@ def _hold_numbers(path: str, field: str) -> bool:
 
 
 def find_label(path: str, parent: str, fields: Sequence[str]) -> str:
-    """Finds the field with the classes of objects, or of outer objects, or returns an empty string.
+    """Finds the field with the classes of objects or of outer objects, or returns an empty string.
 
     Args:
         path: the table.
@@ -197,7 +197,7 @@ def _find_class_map(fields: Iterable[str]) -> str:
 
 
 def by_end(fields: Iterable[str]) -> dict[str, str]:
-    """Maps plain names, such as `mluse`, to fields; they come from the last part of each field."""
+    """Maps plain names, such as `mluse`, to fields; a plain name is the last part of a field."""
     ends = {re.split(r"[./]", field)[-1]: field for field in fields}
     return {name: ends[end] for name, end in by_plain_name(ends).items()}
 

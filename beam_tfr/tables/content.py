@@ -34,7 +34,7 @@ from beam_tfr.tables.text_rows import Delimited, JsonLines
 _MOST_NAMES = 10  # classes in a message
 SPLIT = "image/split"  # the column of a dataset with the split
 # Columns of TFRecords and tars with images, their classes, and their boxes' classes; of each kind,
-# the first one present is used.
+# the first column present is used.
 _IMAGES = (ENCODED, *EXTENSIONS)
 # The name of another column that may hold images, such as image_raw.
 _LIKELY = re.compile(
@@ -157,7 +157,7 @@ def imply_columns(
 
 
 def _are_chosen_rows(options: ConvertOptions, columns: Collection[str]) -> bool:
-    """Whether the rows of TFRecords or tars, which have these columns, become the records.
+    """Whether the rows of TFRecords or tars with these columns become the records.
 
     This is so if features are chosen, and there are no images or a feature holds the images.
     """
@@ -234,7 +234,7 @@ def _find_class_names(path: str, column: str) -> list[str]:
 
 
 def _find_ordered_classes(options: ConvertOptions, path: str) -> list[str]:
-    """Returns the classes in the order that a table gives them; empty if it gives none."""
+    """Returns the classes in the order that a table gives, or an empty list if it gives none."""
     if not options.label_column or options.label_separator or options.classes:
         return []
     return read_ordered_classes(path, options.label_column)

@@ -16,12 +16,12 @@ _Y = str.maketrans("xX", "yY")
 
 
 def names_places(column: str) -> bool:
-    """Whether a column has a name for boxes, a side of boxes, or points."""
+    """Whether a column is named for boxes, a side of boxes, or points."""
     return bool(_PLACES.fullmatch(column))
 
 
 def names_boxes(column: str) -> bool:
-    """Whether a column has a name for whole boxes, with all of their sides."""
+    """Whether a column is named for whole boxes, with all of their sides."""
     return bool(_BOXES.fullmatch(column))
 
 

@@ -113,7 +113,7 @@ class DatasetRows:
 
 
 def _read_records(lookup: RecordLookup, numbers: Sequence[int]) -> list[bytes]:
-    """Returns the records with these numbers; an empty record stands for a damaged one."""
+    """Returns the records with these numbers; an empty record stands for a damaged record."""
     try:
         return lookup.read_records(numbers)
     except RecordError:

@@ -1,7 +1,7 @@
 """Finds out how a text table is written: its delimiter, line ends, and lines above the header.
 
-The file extension says which delimiter to expect. Another delimiter is used if it is the only
-other one that divides the header and the first rows evenly, and the expected one does not, or
+The file extension says which delimiter to expect. Another delimiter is used if it is the only other
+delimiter that divides the header and the first rows evenly, and the expected delimiter does not, or
 divides them into fewer cells.
 """
 
@@ -39,7 +39,7 @@ _NO_TABLES = {
     "version https://git-lfs": "is a Git LFS pointer, not the table; git lfs pull gets the table",
 }
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+(?:[eE][+-]?[0-9]+)?")
-# With digits after the comma that neither a thousand nor a whole number has: 0,012 or 12,05.
+# A comma that the digits after it show to be a decimal comma: 0,012 or 12,05.
 _SURE_COMMA = re.compile("[+-]?(?:0,0[0-9]+|[0-9]+,0[0-9])")
 _DECIMAL = re.compile(r"[+-]?[0-9]+\.[0-9]+")
 _AUTOML = ("set", "path", "label", "xmin", "ymin", "", "", "xmax", "ymax", "", "")
@@ -180,7 +180,7 @@ def _split_lines(start: bytes) -> _Start:
 
 
 def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
-    """Returns the number of lines before the header, and the delimiter if one of them names it.
+    """Returns the number of lines before the header, and the delimiter if a line names it.
 
     A line that begins with # is a comment if it has a different number of cells than the next line.
     """
@@ -201,7 +201,7 @@ def _skip_lines(lines: Sequence[str], delimiter: str) -> tuple[int, str]:
 def _differ(line: str, below: str, delimiter: str) -> bool:
     """Whether a line has a different number of cells than the line below it.
 
-    The delimiter is the one that divides the line below into the most cells.
+    Cells are divided by the delimiter that divides the line below into the most cells.
     """
     cells_below = {mark: _count_cells(below, mark) for mark in {delimiter, *DELIMITERS}}
     most = max(cells_below.values())
@@ -262,8 +262,8 @@ def _check_first_lines(begin: _Start, chosen: str, skipped: int) -> None:
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
     """Returns the delimiter of a table, given the expected one.
 
-    Another delimiter is used if it divides the header and the rows evenly, and the expected one
-    does not, or divides them into fewer cells.
+    Another delimiter is used if it divides the header and the rows evenly, and the expected
+    delimiter does not, or divides them into fewer cells.
 
     Raises:
         ValueError: the table has another delimiter, but it is unclear which.

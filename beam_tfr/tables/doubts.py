@@ -1,4 +1,4 @@
-"""Warns if the first rows of tables do not look like what they are used for."""
+"""Warns if the first rows of tables do not look suited to their use."""
 
 import contextlib
 import itertools

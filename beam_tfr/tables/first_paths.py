@@ -29,8 +29,8 @@ class PathSurvey(NamedTuple):
 
     Attributes:
         ignores_case: whether some paths differ from the names of their files only in case.
-        example: a message with such a path; empty if there is none.
-        missing: the message if none of the paths leads to a file; otherwise empty.
+        example: a message with such a path, or an empty string.
+        missing: the message if none of the paths leads to a file; otherwise an empty string.
         strays: the paths that lead to no file on disk, if other paths lead to files.
     """
 

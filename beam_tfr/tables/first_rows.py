@@ -130,11 +130,12 @@ def take_sample(
         declarations: column that becomes a feature -> declaration; empty if the rows determine the
             type.
         images: the columns of images.
-        split_column: the column that may name the splits; empty for none.
+        split_column: the column that may name the splits, or an empty string.
 
     Raises:
         UsageError: there are no rows.
-        DataError: a table is damaged, unless every table has a single row and others can be read.
+        DataError: a table is damaged, unless every table has a single row and other tables can be
+            read.
     """
     notes = list[Note]()
     read = row_reader(content, images, say=notes.append)

@@ -30,7 +30,8 @@ class ForeignPaths(NamedTuple):
     Attributes:
         prefix: the prefix to remove, with a trailing slash.
         root: the folder that the rest is relative to, with a trailing slash.
-        problem: why it is unknown whether files exist at the paths as written; otherwise empty.
+        problem: why it is unknown whether files exist at the paths as written; an empty string if
+            it is known.
     """
 
     prefix: str
@@ -41,8 +42,8 @@ class ForeignPaths(NamedTuple):
 def find_foreign_paths(uris: Iterable[Any], base: str, roots: Sequence[str]) -> ForeignPaths | None:
     """Finds the prefix to remove from paths of another machine.
 
-    Returns None if any path leads to a file as written, if removing the prefix leaves most files
-    unfound, or if there are several ways to find them.
+    Returns None if any path, as written, leads to a file; if removing the prefix leaves most files
+    unfound; or if there are several ways to find the files.
 
     Args:
         uris: the first cells with image paths.

@@ -143,7 +143,7 @@ def _name_error(path: str, begin: bytes) -> UsageError:
 
 
 def _list_advice(path: str, begin: bytes) -> Iterator[str]:
-    """Yields advice for a file that is not a table, the best first; strings may be empty."""
+    """Yields advice for a file that is not a table, the best advice first; strings may be empty."""
     name = path.lower()
     is_zip = name.endswith(".zip")
     yield suggest_dataset(path.rpartition("/")[0])

@@ -22,8 +22,8 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     """Says how to fix a table whose first line is a row of data instead of column names.
 
     The first line is a row of data if both the first and the second line have an image name in the
-    same place, or if the first line has an image name and a number, consists of numbers, or has
-    several cells that look like those below. Returns an empty string if the line is a header.
+    same place, or if the first line has an image name and a number, or consists of numbers, or if
+    several of its cells look like the cells below. Returns an empty string if the line is a header.
 
     Args:
         header: the cells of the first line.
@@ -52,8 +52,9 @@ def find_row_as_header(header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def find_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Finds cells of a header that look like the cells below them.
 
-    These are numbers above numbers, unless their order suggests names, and strings that also occur
-    below, that are paths above paths, or that differ only in digits from the cell below.
+    Such cells are numbers above numbers, unless the order of the numbers suggests names, and
+    strings that also occur below, that are paths above paths, or that differ only in digits from
+    the cell below.
 
     Args:
         header: the names of the columns.

@@ -53,7 +53,7 @@ def find_image_folders(
     base: str,
     read_uris: Callable[[str], Iterator[Any]],
 ) -> frozenset[ImageFolder]:
-    """Finds the folders that hold the images of tables, if those that paths start from do not.
+    """Finds folders with the images of tables, if the folders that paths start from lack them.
 
     Args:
         tables: all tables.
@@ -188,7 +188,7 @@ def guess_image_root(
 def _list_likely_roots(
     folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
 ) -> list[str]:
-    """Lists the folders in and around `folder` that hold all files, or else those that hold half.
+    """Lists the folders in and around `folder` that hold all files, or otherwise half of the files.
 
     Args:
         folder: the folder of the tables.

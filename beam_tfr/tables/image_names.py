@@ -33,7 +33,7 @@ class ImageName(str):
     """The name of an image in a cell; the image file may have a slightly different name.
 
     Attributes:
-        folder: a folder that the image may be in, according to the table; empty for none.
+        folder: a folder that the image may be in, according to the table, or an empty string.
         own: the stem of the annotation file, if it describes one image. The image with this stem is
             used if no image has the written name, or if the image with that name belongs to
             another annotation file.
@@ -57,7 +57,7 @@ class ImageName(str):
 
 
 def drop_prefix(cell: Any, prefix: str) -> Any:
-    """Removes the leading folders of another machine from the path in a cell.
+    """Returns the path in a cell, stripped of leading folders from another machine.
 
     Args:
         cell: the cell.
@@ -159,7 +159,7 @@ class ImageFinder:
         return self._ignore_case(path)
 
     def _ignore_case(self, path: str) -> str:
-        """Returns the path on disk that differs only in case, or else the path itself.
+        """Returns the path on disk that differs only in case, or the path itself if there is none.
 
         Raises:
             ValueError: several files match.
@@ -210,7 +210,7 @@ class ImageFinder:
         return path
 
     def _find_similar(self, path: str, shown: str) -> str:
-        """Returns the name in a path's folder that is similar to its own, or an empty string.
+        """Returns a name in a path's folder that is similar to the path's name, or an empty string.
 
         Raises:
             ValueError: several names are similar.
@@ -245,7 +245,7 @@ class ImageFinder:
         return ""
 
     def _find_written(self, name: ImageName, base: str, written: str) -> str:
-        """Returns the path of an image by its name or a similar one, or the path as written."""
+        """Returns the path of an image by its name or a similar name, or the path as written."""
         places = [written, *list_other_paths(name, base), *_list_places(name, base)]
         for path in places:
             if self._exists(path):
@@ -286,7 +286,7 @@ class ImageFinder:
 
 
 def _list_places(name: ImageName, base: str) -> Iterator[str]:
-    """Yields paths below a folder where an image may be, other than the written one."""
+    """Yields paths below a folder where an image may be, except the path as written."""
     parts = [part for part in re.split(r"[/\\]", name) if part not in _NO_FOLDERS]
     if parts and _DRIVE.fullmatch(parts[0]):
         del parts[0]
@@ -308,7 +308,7 @@ class _Folder:
         return name in self._by_stem.get(stem_of_image(fold_name(name)), ())
 
     def find_similar(self, name: str) -> list[str]:
-        """Lists the names that differ from `name` only in case, or else images with its stem."""
+        """Lists names that differ from `name` only in case or, if none do, images with its stem."""
         folded = fold_name(name)
         stem = stem_of_image(folded)
         relatives = self._by_stem.get(stem, [])

@@ -66,11 +66,13 @@ class ImageRoots(NamedTuple):
         folder: the folder of all tables.
         base: the folder that relative paths start from; empty for the folder of their table.
         root: the folder that keys start from.
-        image_folders: folders that the paths in some tables start from; each table has its own.
+        image_folders: folders that the paths in some tables start from; each of these tables has
+            its own folder.
         prefix: the prefix to remove, if paths are from another machine.
         ignores_case: whether paths may mean files whose names differ in case.
         parts: folders in which bare file names are looked up; None if there are no such folders.
-        missing: the message about the first images if none exists; otherwise empty.
+        missing: the message about the first images if none of them exist; otherwise an empty
+            string.
         warnings: lines about assumptions where no option decides.
     """
 
@@ -182,7 +184,7 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """Adds the folders that each hold some of the images, if the images are in several folders.
+    """Returns where the images are and, if several folders each hold some of them, those folders.
 
     Args:
         places: the places so far, where none of the first images exists.
@@ -424,7 +426,7 @@ def _warn_of_left_out(
 ) -> Iterator[str]:
     """Yields a warning about images that have no annotations, or that the tables do not list.
 
-    Tables without boxes are not read for this if their first images are missing.
+    For this warning, tables without boxes are not read if their first images are missing.
     """
     uri_column = content.options.uri_column
     if not uri_column or content.read_rows:
@@ -447,7 +449,7 @@ def _name_reader(content: TableContent) -> Callable[[str], Iterator[Any]]:
     """Returns the function that yields the names of images and other files in a table."""
     cells_of = read_first_cells(content, content.columns)
     of_files = [name for name, cells in cells_of.items() if any(map(_names_image, cells))]
-    wanted = {content.options.uri_column, *of_files}  # other tables may lack some of these
+    wanted = {content.options.uri_column, *of_files}  # other tables may lack some of these columns
 
     def read_names(path: str) -> Iterator[Any]:
         with contextlib.suppress(BeamTfrError):  # reading the rows raises the same error

@@ -46,8 +46,8 @@ class ImageSets(NamedTuple):
     Attributes:
         lists: the paths of the lists that were read.
         splits: name of an image, without its extension -> its split.
-        rest: the split of images that `trainval.txt` names and the only list of train or val does
-            not; empty if both lists exist, or neither.
+        rest: the split of images that `trainval.txt` names, but the only list of train or val does
+            not name; an empty string if both or neither of these lists exist.
         problems: name of an image that is in two lists -> what is wrong with the image.
         notes: lines about lists that share images.
     """
@@ -76,7 +76,7 @@ def read_image_sets(annotations: str) -> ImageSets:
         annotations: the folder, with a trailing slash.
 
     Raises:
-        UsageError: all images of a list are in another, longer one; or a list is too long.
+        UsageError: all images of a list are in another, longer list; or a list is too long.
         OSError: a list cannot be read.
     """
     split_of_list = _find_lists(annotations)
@@ -114,7 +114,7 @@ def _separate(lists: Sequence[SplitList]) -> SeparatedLists:
     """Separates lists so that each image is in only one list.
 
     Raises:
-        UsageError: all images of a list are in another, longer one.
+        UsageError: all images of a list are in another, longer list.
     """
     try:
         return separate_lists(lists)
@@ -217,8 +217,8 @@ def _choose_longer_names(names: Mapping[str, str]) -> dict[str, str]:
 def _choose_lists(names: Mapping[str, str]) -> dict[str, str]:
     """Returns path -> split for lists whose names are words for splits.
 
-    The list of train and val together comes last. If neither train nor val has a list, it is one
-    split; if one of them has a list, the rest is the other split.
+    The list of train and val together comes last. If neither train nor val has a list, this list is
+    one split; if train or val has a list, the rest of this list is the other split.
     """
     lower_names = {path: name.lower() for path, name in names.items()}
     lists = {path: name for path, name in lower_names.items() if is_split_word(name)}

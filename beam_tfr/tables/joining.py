@@ -64,7 +64,7 @@ class NumberedRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contradiction(BadCell):
-    """A cell whose image needs a single value, but whose rows have different ones."""
+    """A cell of an image that needs a single value, but has different values in several rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class RowJoin(abc.ABC):
         """Yields notes on how these rows are joined."""
 
     def take_lists(self, columns: Collection[str]) -> Self:
-        """Returns the join with more columns that become lists because their values differ."""
+        """Returns the join with further columns that become lists because their values differ."""
         return self
 
     def read(
@@ -132,10 +132,10 @@ class BoxJoin(RowJoin):
 
     Attributes:
         box: the column of boxes in joined rows.
-        sides: the columns with the sides of a box, from which `box` is made; empty if `box` is a
-            column of the table.
-        label: the column with classes, one for each box; empty if there is none.
-        sources: column of joined rows -> the name in the table, if it differs.
+        sides: the columns with the sides of a box, from which `box` is made; an empty sequence if
+            `box` is a column of the table.
+        label: the column with classes, one for each box, or an empty string.
+        sources: column of joined rows -> its name in the table, if that name differs.
     """
 
     box: str
@@ -269,7 +269,7 @@ class ClassJoin(RowJoin):
         label: the column with the classes.
         separator: the separator of classes in a cell.
         presence: a column with 0 if an image does not have the class, such as `Confidence` of Open
-            Images; empty if there is none.
+            Images, or an empty string.
     """
 
     label: str

@@ -29,7 +29,8 @@ def describe_folders(texts: Sequence[str], base: str = "") -> str:
 
     Args:
         texts: the first paths in a table.
-        base: the folder that the paths are relative to, with a trailing slash; empty if unknown.
+        base: the folder that the paths are relative to, with a trailing slash; an empty string if
+            unknown.
     """
     if not texts or not all(_is_folder(text, base) for text in texts[:_MOST_SHOWN]):
         return ""
@@ -158,8 +159,8 @@ def list_complete_roots(files_of: FilesOf) -> list[str]:
 def find_files(paths: Sequence[str], folder: str) -> FilesOf:
     """Finds the files at relative paths in any folder below a folder.
 
-    Searches only the first files. Paths with the same file names are searched once, until
-    `clear_files` is called.
+    Searches only the first files in the folder. Paths with the same file names are searched once,
+    until `clear_files` is called.
 
     Args:
         paths: the paths, without `..` in them.

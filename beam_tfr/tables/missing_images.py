@@ -56,7 +56,7 @@ def describe_missing(
 
     Args:
         content: the findings about the tables.
-        missing: the message so far; empty if one of the images exists.
+        missing: the message so far; an empty string if one of the images exists.
         paths: the first cells with images.
         folder: the folder of all tables.
         base: the folder in which the images are looked up.
@@ -83,7 +83,7 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about the first table whose first images are all missing, if others exist.
+    """Yields a line about the first table that lacks all of its first images, if others exist.
 
     Args:
         content: the findings about the tables.

@@ -11,7 +11,7 @@ from beam_tfr.tables.base import BadRow, Row, RowReader
 
 @dataclasses.dataclass(frozen=True)
 class MissingValues:
-    """A `RowReader` that wraps another one and replaces such values with None.
+    """A `RowReader` that wraps another reader and replaces missing values with None.
 
     Attributes:
         read: the other reader.

@@ -31,7 +31,7 @@ _NO_VALUES = {
     *("nan", "null", "none", "na", "n/a", "<na>", "nat"),
     *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!"),  # Excel errors
 }
-# Marks that people write for a missing value; they are never read as one.
+# Marks that people write for a missing value; they are never read as a missing value.
 _MARKS = {"?", "-"}
 
 
@@ -169,7 +169,7 @@ class NameColumn:
     def warn(self, column: str, cells: Iterable[Any]) -> Iterator[str]:
         """Yields doubts about the classes in cells.
 
-        These may stand for missing values, or look like numbers without being numbers.
+        Such classes may stand for missing values, or look like numbers without being numbers.
         """
         texts = {cell for cell in cells if isinstance(cell, str)}
         if self.strips:
@@ -191,7 +191,7 @@ class NameColumn:
 
         Raises:
             ValueError: the cell has no name, or its name is not a whole number although the first
-                names are.
+                names are whole numbers.
         """
         name = read_name(cell)
         if self.strips:

@@ -17,8 +17,9 @@ class NumberedNames(NamedTuple):
     """The names of labels that are numbers.
 
     Attributes:
-        name_of: number, as spelled in labels -> name; empty if labels are not numbers of names.
-        warning: the message about the numbers, or about doubts; empty if there is no message.
+        name_of: number, as spelled in labels -> name; an empty mapping if labels are not numbers of
+            names.
+        warning: the message about the numbers, or about doubts, or an empty string.
     """
 
     name_of: Mapping[str, str] = {}
@@ -30,15 +31,15 @@ def find_numbered_names(
 ) -> NumberedNames:
     """Returns the names of labels that are line numbers in a file with names.
 
-    Numbers count from 0 if one of them is 0, from 1 if one equals the number of names, and
-    otherwise from `first_number`. If any number has leading zeros, all numbers have at least as
-    many digits as the shortest.
+    Numbers count from 0 if any number is 0, from 1 if any equals the number of names, and otherwise
+    from `first_number`. If any number has leading zeros, all numbers have at least as many digits
+    as the shortest number.
 
     Args:
         subject: the column or folders with the labels, for messages.
         labels: some or all labels.
         names: the lines of the file.
-        first_number: the number of the first name; None if the file does not say.
+        first_number: the number of the first name; None if the file does not state it.
     """
     numbers = [int(label) for label in labels if label.isdecimal() and label.isascii()]
     are_numbers = bool(labels) and len(numbers) == len(labels)
@@ -70,8 +71,8 @@ def read_labels(cells: Iterable[Any], reader: NameColumn) -> set[str]:
 def _find_start(numbers: Sequence[int], num_names: int, first_number: int | None) -> int | None:
     """Returns the number of the first name; None if that may be 0 or 1.
 
-    Numbers count from 0 if one of them is 0, and from 1 if one equals the number of names;
-    otherwise the first number in the file applies.
+    Numbers count from 0 if any number is 0, and from 1 if any equals the number of names;
+    otherwise, the first number that the file states applies.
     """
     if min(numbers) == 0:
         return 0

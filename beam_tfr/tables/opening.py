@@ -100,7 +100,8 @@ def open_tables(
     Raises:
         UsageError: a column is missing, has a reserved name, has no type, or has a type that none
             of the first rows match.
-        DataError: a table is damaged, unless every table has a single row and others can be read.
+        DataError: a table is damaged, unless every table has a single row and other tables can be
+            read.
     """
     declarations = declare_columns(content)
     check_declarations(content, declarations)
@@ -371,7 +372,7 @@ def _hold_lists(cells: Iterable[Any]) -> bool:
 
 
 def _warn_of_split_feature(content: TableContent) -> Iterator[str]:
-    """Yields a line about a column with a name for splits that becomes a feature."""
+    """Yields a line about a column that is named for splits but becomes a feature."""
     if content.read_rows is None and takes_all(content.options):
         column = find_split_column(content)
         yield from filter(None, [describe_split_feature(column)])
@@ -386,7 +387,7 @@ def _warn_of_spaces(options: ConvertOptions, cells: Mapping[str, Sequence[Any]])
 def _warn_of_shortened(
     options: ConvertOptions, roots: ImageRoots, cells: Mapping[str, Sequence[Any]]
 ) -> Iterator[str]:
-    """Yields lines about shortened numbers; the message about missing images has its own."""
+    """Yields lines about shortened numbers, except those in names of missing images."""
     columns = [*options.roles]
     if roots.missing:
         columns.remove(options.uri_column)

@@ -84,7 +84,8 @@ class _Columns(NamedTuple):
         images: column of images -> the column with the bytes of the images.
         partition: column that a folder above the file represents -> its value.
         label: the column of the label.
-        class_names: the names of the class numbers in that column; empty if there are no names.
+        class_names: the names of the class numbers in that column; an empty list if there are no
+            names.
     """
 
     values: Sequence[str]
@@ -179,7 +180,7 @@ def _find_images(path: str, schema: Any, columns: Sequence[str], image: str) -> 
         path: the file.
         schema: the `pyarrow.Schema` of the file.
         columns: the columns to look at.
-        image: the column of images; empty if there is none.
+        image: the column of images, or an empty string.
 
     Raises:
         UsageError: the column of images holds neither images nor text, or a column holds lists of
@@ -240,7 +241,7 @@ def _find_class_names(path: str, schema: Any, column: str) -> list[str]:
 
 
 def _read_ordered_classes(opened: ParquetFile, column: str) -> list[str]:
-    """Returns the classes in a column of ordered categories; empty for other columns."""
+    """Returns the classes in a column of ordered categories; an empty list for other columns."""
     from pyarrow import types
 
     if opened.schema.names.count(column) != 1:

@@ -107,14 +107,14 @@ def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFol
 
 
 def _list_inner_roots(files_of: FilesOf, folder: str) -> list[str]:
-    """Lists the folders below a folder that hold files; none if one of several holds all files."""
+    """Lists the folders below a folder that hold files; [] if one of several holds all files."""
     roots = [root for root in list_roots_of(files_of) if root != folder]
     complete = [root for root in list_complete_roots(files_of) if root != folder]
     return [] if complete and len(roots) > 1 else roots
 
 
 def _have_one_each(parts: PartFolders, names: Sequence[str]) -> bool:
-    """Whether more names match one file in the folders than match several."""
+    """Whether more names match a single file in the folders than match several files."""
     numbers = [len(parts.list_paths(name)) for name in names]
     number_in_several = sum(number > 1 for number in numbers)
     return numbers.count(1) > number_in_several

@@ -149,7 +149,7 @@ def name_splits(
 def group_by_split(
     tables: Sequence[str], folder: str, export_splits: frozenset[str]
 ) -> dict[str, list[str]]:
-    """Groups tables by the splits that their paths name; tables without a split are under "".
+    """Groups tables by the splits that their paths name; "" is the group of tables without a split.
 
     Args:
         tables, folder, export_splits: see `name_splits`.
@@ -253,12 +253,12 @@ def describe_image_places(images: Iterable[str], shares_option: str = "") -> str
 
     Args:
         images: paths of the first images, relative to the folder of all images.
-        shares_option: the option that divides the rows; empty if none does.
+        shares_option: the option that divides the rows, or an empty string.
     """
     image_of = dict[str, str]()  # folder -> its first image
     for image in images:
         image_of.setdefault(image.rpartition("/")[0], image)
-    example_of = dict[str, str]()  # split, or nothing -> the first image
+    example_of = dict[str, str]()  # split, or an empty string -> the first image
     for folder, split in splits_within(image_of.keys()).items():
         example_of.setdefault(split, image_of[folder])
     splits = find_ignored_splits(example_of.keys())

@@ -80,7 +80,8 @@ def _joins_two_rows(
     """Whether two complete rows would be read as these cells.
 
     Values of two lines may have as many commas by chance, so a cell of one row must also look like
-    the cell below it in the other row. Tabs and pipes do not occur within values.
+    the cell below it in the other row. Tabs and pipes need no such check, because they do not occur
+    within values.
 
     Args:
         cells: the cells of the row.

@@ -105,7 +105,7 @@ def check_repeats(tables: Tables, repeated: RepeatedKeys) -> None:
 
 
 def _may_have_several_classes(tables: Tables) -> bool:
-    """Whether an option would join the rows of an image, which each name one class."""
+    """Whether an option would join the rows of an image if each row names one class."""
     options = tables.options
     return bool(options.uri_column and options.label_column) and not tables.multi_label
 

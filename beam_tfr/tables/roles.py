@@ -281,7 +281,7 @@ class PlaceRole(Role):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageSetRole(Role):
-    """The split of the list that names the image of a table with a single image."""
+    """The split whose list names the image of a table with a single image."""
 
     @property
     def place(self) -> str:

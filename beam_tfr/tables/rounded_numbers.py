@@ -138,8 +138,9 @@ def _suggest_integers(name: str, factor: int) -> str:
 def find_rounding(cells: Sequence[Any]) -> Rounding | None:
     """Finds a number that a 32-bit float changes; None if all changes are small.
 
-    A change is small if all digits of the text are kept, or if it is below a thousandth and also
-    below a millionth of the difference between the greatest and the least number.
+    A change is small if all digits of the text are kept, or if the number changes by less than
+    0.001, and also by less than a millionth of the difference between the greatest and the least
+    number.
 
     Args:
         cells: the cells of a column of numbers, or of lists of numbers.

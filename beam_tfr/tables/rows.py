@@ -57,7 +57,8 @@ class Tables:
         one_row_each: whether each table is a row, so that an unreadable table is a reject.
         joins_rows: whether `read_rows` joins the rows of an image that each hold a box or a class.
         box_cure: how to declare boxes that rows may hold; empty if no column looks like boxes.
-        missing: the message about the first images if none exists; otherwise empty.
+        missing: the message about the first images if none of them exist; otherwise an empty
+            string.
         warnings: lines about findings in the first rows.
     """
 
@@ -94,7 +95,7 @@ class Tables:
 
     @property
     def key_column(self) -> str:
-        """The column that the keys of rows come from; empty if keys are made from row numbers."""
+        """The column with the keys of rows; an empty string if keys are made from row numbers."""
         return self.options.uri_column or self.options.key_column
 
     @property
@@ -108,7 +109,7 @@ class Tables:
         return ValuePlaces(f"column {label}" if label else "", role.place)
 
     def find_ignored_splits(self, split_folders: Mapping[str, int]) -> dict[str, int]:
-        """Returns the splits that folders are named after, unless used or reported already.
+        """Returns the splits that folders are named after, except splits already used or reported.
 
         Args:
             split_folders: see `Survey`.
@@ -125,8 +126,8 @@ class Tables:
     def read(self, path: str, skipped: SkippedFiles = UNCOUNTED) -> Iterator[ImageRef]:
         """Yields the reference of each row.
 
-        The reference of an unusable row holds the reason for rejecting the row. So does that of an
-        unreadable table, if each table is one row.
+        The reference of an unusable row holds the reason for rejecting the row. So does the
+        reference of an unreadable table, if each table is one row.
 
         Args:
             path: the table.

@@ -24,7 +24,7 @@ class ImageColumns(NamedTuple):
     """The columns of a table that hold images.
 
     Attributes:
-        main: the column of the images to convert; empty if the rows become records.
+        main: the column of the images to convert; an empty string if the rows become records.
         alternatives: columns that may hold the image of a row without an image in `main`.
         companions: columns of masks and paired images.
     """

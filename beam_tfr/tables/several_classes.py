@@ -318,7 +318,7 @@ def _find_mixed(parts_of: _PartsOf, separator: str) -> str:
 
 
 def _mix_parts(lists: Iterable[Sequence[str]], moving: Set[str], separator: str) -> bool:
-    """Whether enough parts of strings move; or occur again, if the separator is rare in names."""
+    """Whether enough parts of strings move, or occur again if the separator is rare in names."""
     number_of = collections.Counter(itertools.chain.from_iterable(lists))
     num_parts = number_of.total()
     num_moving = sum(number_of[part] for part in moving)

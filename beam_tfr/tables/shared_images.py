@@ -24,7 +24,8 @@ class SeparatedLists(NamedTuple):
     """Lists that share no images.
 
     Attributes:
-        images: the images of each list, in order; an image in several lists stays in the first.
+        images: the images of each list, in order; an image in several lists stays in the first
+            list.
         problems: image that is in two lists -> what is wrong with the image.
         notes: lines for users about changes to the lists.
     """
@@ -41,7 +42,7 @@ def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
     is a copy of another is left out: some data sets use the same images for val and test.
 
     Raises:
-        ValueError: all images of a list are in another, longer one.
+        ValueError: all images of a list are in another, longer list.
     """
     images_of = [split_list.images for split_list in lists]
     problems = dict[str, str]()

@@ -26,7 +26,7 @@ from beam_tfr.tables.split_values import are_flags, suggest_names
 from beam_tfr.tables.text_rows import JsonLines
 
 _SPLIT = "split"
-# Other names, in lower case without punctuation; such a column must only hold words for splits.
+# Other names, in lower case without punctuation; such a column must hold only words for splits.
 _OTHER_NAMES = ("subset", "set", "mluse", "partition", "phase", "usage")
 _NO_SPLIT = "unassigned"  # in tables from Vertex AI
 _MOST_SHOWN = 5  # splits in messages
@@ -165,7 +165,8 @@ def _suggest_names(column: str, values: Iterable[str]) -> str:
 def find_other_columns(content: TableContent) -> Mapping[str, Collection[str]]:
     """Returns column -> values for unused columns that may hold the split of each row.
 
-    These have common names that `find_split_column` does not know, such as dataset and is_train.
+    Such columns have common names that `find_split_column` does not look for, such as dataset and
+    is_train.
     """
     options = content.options
     table = content.files[0]
@@ -221,8 +222,8 @@ def _list_candidates(content: TableContent) -> list[str]:
 def _find_columns_of_splits(table: str, columns: Sequence[str]) -> dict[str, set[str]]:
     """Finds the columns that may hold splits, by their names and the first rows of a table.
 
-    Such a column has a name that suggests splits, or only names of splits as values, or flags as
-    values and a word for a split as name.
+    Such a column has a name that suggests splits, or only names of splits as values, or a word for
+    a split as its name and flags as its values.
 
     Args:
         table: the first table.
@@ -256,7 +257,7 @@ def _may_be_splits(column: str, values: Collection[str]) -> bool:
 
 
 def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> None:
-    """Adds the values in a row to those of the columns, and drops columns with too many values."""
+    """Adds the values in a row to their columns, and drops columns with too many values."""
     for column in [*values_of]:
         cell = row[column]
         if is_missing(cell):

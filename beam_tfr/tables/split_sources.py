@@ -33,7 +33,8 @@ class SplitSource(NamedTuple):
     Attributes:
         role: the step that assigns each row its split.
         warnings: lines about the source.
-        given: where the splits come from, and their names; empty unless there are several splits.
+        given: where the splits come from, and their names; an empty string unless there are several
+            splits.
     """
 
     role: roles.Role = roles.OneSplit()
@@ -116,8 +117,8 @@ def _choose_image_sets(tables: Sequence[str]) -> SplitSource:
     """Returns image lists next to annotations as the source, or the default source.
 
     Raises:
-        UsageError: some folders of annotations have lists in `ImageSets`, and others do not; or
-            all images of a list are in another one.
+        UsageError: some folders of annotations have lists in `ImageSets`, and others do not; or all
+            images of a list are in another list.
     """
     clear_caches()
     images_of = collections.defaultdict[str, list[str]](list)

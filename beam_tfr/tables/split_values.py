@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"([0-9]+)(?:\.0*)?")
 
 
 def are_flags(values: Iterable[str]) -> bool:
-    """Whether the values of a column are booleans or small numbers, with at least two different."""
+    """Whether a column has booleans or small numbers, and at least two different values."""
     texts = {_plain(value) for value in values}
     return len(texts) > 1 and (texts <= _TRUE | _FALSE or texts <= _NUMBERS)
 
@@ -55,7 +55,7 @@ def _name_flags(column: str, values: Sequence[str]) -> Mapping[str, str]:
 def _meaning_of(column: str) -> str:
     """Returns the split that a true value means, from the name of the column, or an empty string.
 
-    For example, `test` for `is_test`, and an empty string for `train_test`.
+    For example, this is `test` for `is_test`, and an empty string for `train_test`.
     """
     text = column.lower().replace("eval", "test")
     splits = {split for word, split in _MEANINGS if word in text}
@@ -63,7 +63,7 @@ def _meaning_of(column: str) -> str:
 
 
 def _rename(values: Iterable[str]) -> Mapping[str, str]:
-    """Returns value -> a similar split name, for other values: `train` for `train set`."""
+    """Returns value -> a similar split name, if a value is not one: `train` for `train set`."""
     others = [value for value in values if not is_split_name(value)]
     plain = {value: re.sub(r"[^A-Za-z0-9]+", "_", value).strip("_") for value in others}
     short = {value: re.sub(r"_(?:set|data|images)$", "", name) for value, name in plain.items()}

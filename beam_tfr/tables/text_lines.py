@@ -15,7 +15,8 @@ class RowBound:
     """A limit on the size of each row, including its lines and any blank lines before it.
 
     Args:
-        delimiter: the delimiter between the cells of a line; empty if lines have no cells.
+        delimiter: the delimiter between the cells of a line; an empty string if lines have no
+            cells.
 
     Attributes:
         num_lines: the number of lines since the last row, including blank lines.

@@ -139,7 +139,7 @@ class _Lines:
         header: the names of the columns.
         rows: the numbered rows that are not empty.
         line_of_end: returns the line on which the last row that was read ends, from 1.
-        bound: has the problem of the last row's text, if any.
+        bound: holds the problem of the last row's text, if any.
     """
 
     header: list[str]
@@ -187,7 +187,7 @@ def _read_lines(path: str, file: IO[bytes], dialect: Dialect) -> _Lines:
 def _parse_rows(
     parser: Iterator[list[str]], bound: RowBound, dialect: Dialect
 ) -> Iterator[list[str]]:
-    """Yields the cells of each row; if a row's quotes do not match, `bound` has the problem.
+    """Yields the cells of each row; if a row's quotes do not match, `bound` holds the problem.
 
     Raises:
         ValueError: quotes do not match across several lines, or in a line with carriage returns,

@@ -82,7 +82,7 @@ class _Description(NamedTuple):
     Attributes:
         shards: path -> shard, for shards with records.
         image: the feature of the images.
-        label: the feature of the images' classes; empty if there is none.
+        label: the feature of the images' classes, or an empty string.
         class_names: the names of classes, by their ids.
     """
 
@@ -96,7 +96,7 @@ def open_tfds(options: ConvertOptions, path: str) -> TableContent:
     """Returns the content of a dataset, given the path of its dataset_info.json.
 
     Raises:
-        DataError: the files that describe the dataset are damaged, or it has no images in
+        DataError: the files that describe the dataset are damaged, or the dataset has no images in
             TFRecords.
         UsageError: a file cannot be read.
     """

@@ -120,10 +120,10 @@ def describe_mostly_listed(
 ) -> str:
     """Returns the message about images that no table lists, if most images around them are listed.
 
-    Otherwise, the tables list a part on purpose. Images that other tables next to these list, such
-    as those of another split, are not in the message, but those in a new folder next to several
-    image folders are. There is no message if images are not on disk, or if the search would take
-    long.
+    Otherwise, the tables list a part on purpose. The message leaves out images that other tables
+    next to these list, such as those of another split, but includes images in a new folder next to
+    several image folders. There is no message if images are not on disk, or if the search would
+    take long.
 
     Args:
         tables: all tables.
@@ -181,7 +181,7 @@ def _find_listed(
 
     Args:
         tables, read_uris, choose_base, finder: see `describe_unlisted`.
-        known: paths of files, which are faster to find than others.
+        known: paths of files that exist, which are faster to find than other files.
         most: the maximum number of images.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Finds the copies in a dataset, and rejects all but one image in each cluster."""
+"""Finds the copies in a dataset, and rejects all images but one in each cluster of copies."""
 
 import collections
 import dataclasses
@@ -84,7 +84,7 @@ class FollowCopies(beam.PTransform):
     """Finds images that take the place of a copy when a dataset is updated, and their splits.
 
     An image that is kept takes the place of the images dropped for it. An image that was dropped
-    takes the place of the kept image, if the latter is gone or both may now become records.
+    takes the place of the kept image if the kept image is gone, or if both may now become records.
 
     Attributes:
         before: the dataset.
@@ -128,7 +128,7 @@ class _Followers(NamedTuple):
 
         Args:
             before: key of an image that was dropped -> the sentence about it.
-            now: the same for images that are dropped now.
+            now: key of an image that is dropped now -> the sentence about it.
         """
         kept_now = {key: _find_kept(detail) for key, detail in now.items()}
         of_record = collections.defaultdict[bytes, set[bytes]](set)
@@ -159,8 +159,9 @@ def _find_kept(detail: bytes) -> bytes:
 def _choose_copied_split(follower: tuple[bytes, Iterable[bytes]]) -> Iterator[bytes]:
     """Chooses a split for an image that takes the place of copies.
 
-    If one of the copies was in train, this is train, since a model may have seen it; otherwise, it
-    is the split that had most of the copies, or the first of several such splits.
+    If one of the copies was in train, the chosen split is train, since a model may have seen the
+    copy; otherwise, the chosen split is the one that had most of the copies, or the first of
+    several such splits.
     """
     key, values = follower
     splits = collections.Counter(split.decode() for split in values)

@@ -105,7 +105,8 @@ class Copier:
         """Whether a conversion would make the same record and statistics.
 
         With `encoding=keep`, it would not if an image enters or leaves the sample for statistics:
-        see `ResizeImages`. A record also does not show how its boxes changed.
+        see `ResizeImages`. Nor would it if boxes may have changed: a record does not show how its
+        boxes changed.
         """
         if self._boxes is RecordBoxes.MAY_CHANGE and not image.state.same_reference:
             return False
@@ -153,7 +154,7 @@ class Copier:
         return examples.with_names(serialized, ref, self._names, self._features_of_images)
 
     def change_of(self, image: KnownImage) -> Change:
-        """Returns how the new record differs, for an image whose source did not change."""
+        """Returns how the new record differs from the old, for an image with the same source."""
         if self._boxes and not image.state.same_reference:
             return Change.RELABELLED
         return Change.KEPT

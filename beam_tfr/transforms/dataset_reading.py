@@ -50,7 +50,7 @@ def _read_known(shard: PlannedShard, *, base: BaseDataset, splits_stay: bool) ->
 def _is_usable(source: KnownSource, base: BaseDataset) -> bool:
     """Whether knowing an image helps, because it has a record, or a reject that may stay.
 
-    The listing alone decides on rejects by name.
+    Whether an image is rejected for its name is decided by the listing alone.
     """
     if not source.reject:
         return True
@@ -80,7 +80,7 @@ def _read_split_of_records(shard: PlannedShard, *, base: BaseDataset) -> Iterato
 
 
 def _read_split(shard: PlannedShard, *, base: BaseDataset) -> Iterator[bytes]:
-    """Reads the keys of a shard's images, each with the shard's split; none without a split.
+    """Reads the keys of a shard's images, each with the shard's split; no keys if it has no split.
 
     Raises:
         DataError: the sidecar of the shard is missing.

@@ -60,13 +60,13 @@ class DraftFromSample:
         settings: settings of the plan.
         origin: origin of the input; see `Input`.
         layout: how labels and splits are read from paths.
-        shares_option: the option that specifies the fractions of splits; empty if none does.
+        shares_option: the option that specifies the fractions of splits, or an empty string.
         has_default_layout: whether the option `layout` was omitted.
         read: the step that reads files.
         functions: the functions that turn the content of a file into its record.
-        guarded_functions: the same, for files with which earlier attempts crashed.
-        settles_copies: whether the images of a dataset keep the digest of its input: once copies
-            are settled, their references are no longer those of the input.
+        guarded_functions: the functions that do so for files with which earlier attempts crashed.
+        settles_copies: whether the images of a dataset keep the digest of the dataset's input: once
+            copies are settled, the references to the images are no longer those of the input.
     """
 
     settings: PlanSettings
@@ -114,7 +114,7 @@ class DraftFromSample:
             count("nested", folder.images)
 
     def _find_input_digest(self, plan: Plan) -> str:
-        """Finds the digest of the input: of its references, or of the dataset they come from."""
+        """Finds the digest of the input: of the references, or of the dataset that they are in."""
         if self.settles_copies and isinstance(self.origin, BaseDataset):
             dataset = self.origin.read_manifest()
             if plan.matched == dataset.counts["matched"]:  # no image was taken down
@@ -173,7 +173,7 @@ class DraftAgain:
     settings: PlanSettings
 
     def __call__(self, survey: Survey) -> Plan:
-        # The manifest is checked again, because only now does the run hold the folder.
+        # The manifest is checked again, because the run holds the folder only now.
         read_unchanged_manifest(self.folder, self.manifest_digest)
         if not self._is_same_input(survey):
             raise DataError(

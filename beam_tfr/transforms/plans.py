@@ -39,7 +39,7 @@ class Target(NamedTuple):
         overwrite: whether to replace another dataset in the folder.
         accept_unreadable: whether to keep shards in which an earlier run accepted unreadable files.
         base: the dataset to update, if any.
-        counts_added: whether the base has images that the dataset in the output lacks, and that
+        counts_added: whether the base has images that the dataset in the output lacks; such images
             count as new.
     """
 
@@ -53,7 +53,7 @@ class Target(NamedTuple):
     def claim(self, plan: Plan) -> Iterator[Plan]:
         """Claims the folder for a plan, counts the plan's images and shards, and yields the plan.
 
-        The yielded plan is complete if the folder already holds its dataset.
+        The yielded plan is complete if the folder already holds the dataset of the plan.
         """
         # A job made from a template acquires the lock itself: no code ran when it was submitted.
         beam_options = beam_internals.worker_options()
@@ -72,7 +72,8 @@ class Target(NamedTuple):
     def find_finished(self, shard: Shard, refs: Sequence[bytes]) -> ShardInfo | None:
         """Returns the shard if it need not be written.
 
-        This is the case if an earlier run finished it, or if the dataset being updated has it.
+        This is the case if an earlier run finished the shard, or if the dataset being updated has
+        it.
         """
         finished = sidecars.read_finished(
             self.output,
@@ -102,7 +103,8 @@ class PlanShards(beam.PTransform):
     """Assigns packed references to shards before any image is read.
 
     Claims the output for the plan. Only references are shuffled, each once and as short bytes,
-    along with the order keys of some of them. Every planned shard is emitted, even if it is empty.
+    along with the order keys of some references. Every planned shard is emitted, even if it is
+    empty.
 
     Attributes:
         target: the folder to claim for the plan; None to plan without writing anything.
@@ -212,8 +214,8 @@ def _order_shard(
 ) -> Iterator[ShardWork]:
     """Orders the references of a shard, and adds the results of earlier runs.
 
-    The result is the shard itself if an earlier run finished it; otherwise, in an update, the known
-    facts about its images.
+    If an earlier run finished the shard, the finished shard is added; otherwise, in an update, the
+    known facts about the images of the shard are added.
     """
     _, parts = shard_parts
     ordered = assignment.order_shard(parts, seed)

@@ -28,7 +28,7 @@ _GROUPS = 64
 
 @dataclasses.dataclass(eq=False, repr=False)
 class WriteManifest(beam.PTransform):
-    """Writes manifest.json from the counts of all shards: last, and only if the counts add up.
+    """Writes manifest.json last, from the counts of all shards, and only if the counts add up.
 
     Attributes:
         output: folder of the dataset.

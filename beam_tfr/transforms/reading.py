@@ -28,12 +28,12 @@ class ReadImages(beam.PTransform):
         ahead: how to read the files; None for table rows, whose references hold everything.
         accept_unreadable: whether to reject files that cannot be read now but may be later.
         output: folder of the dataset, where attempts at each shard are marked; the items of a shard
-            that crashed twice are guarded. Empty if nothing can crash.
+            that crashed twice are guarded. An empty string if nothing can crash.
         guarded: whether the items of all shards are guarded.
         base: the dataset to update; records are copied from it if their sources did not change.
 
     Output: lists of `Item` with bytes, or with a `Reject` for a file that can never be read. If
-    some files of a shard cannot be read now, the shard ends with an `Unfinished`, or, if they
+    some files of a shard cannot be read now, the shard ends with an `Unfinished`, or, if the files
     become readable after all, with all of its items again.
     """
 
@@ -46,7 +46,7 @@ class ReadImages(beam.PTransform):
     base: BaseDataset | None = None
 
     def mark_path(self, name: str) -> str:
-        """Returns the path of the file that marks attempts; empty if nothing can crash.
+        """Returns the path of the file that marks attempts; an empty string if nothing can crash.
 
         Args:
             name: name of the file.
@@ -61,7 +61,7 @@ class _Read(CloudDoFn):
     def __init__(self, step: ReadImages) -> None:
         self._step = step
         self._copier: Copier | None = None
-        # The threads of a process share contents, so that they read those of each shard once.
+        # The threads of a process share contents, so that the contents of each shard are read once.
         self._shared = Shared()
         self._missed = MissedReads(accept_unreadable=step.accept_unreadable)
 

@@ -1,4 +1,4 @@
-"""Lists references from files and tables; also drops some, and renames their classes.
+"""Lists references from files and tables; also drops references, and renames classes in them.
 
 `dataset_reading` lists the references of a dataset.
 """
@@ -279,7 +279,7 @@ class ReadTable(beam.PTransform):
             hashes.add(ref.key)
 
     def _check_repeats(self, parts: Sequence[RepeatedKeys]) -> RepeatedKeys:
-        """Merges the keys that several rows have, from all parts.
+        """Merges the results of all parts: the keys that several rows have.
 
         Raises:
             DataError: the table must not have repeated keys.
@@ -351,7 +351,7 @@ def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
 def take_first(refs: PCollection[bytes], limit: int, *, seed: int) -> PCollection[bytes]:
     """Takes the first references in the order of the dataset, or all if there are fewer.
 
-    Each reference that is not taken costs only one hash.
+    A reference that is not taken costs only one hash.
 
     Args:
         refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
@@ -373,7 +373,7 @@ def _order_refs(packed: bytes, *, seed: int) -> list[bytes]:
 
 
 def _last_of(orders: Sequence[bytes]) -> list[bytes]:
-    """Returns the last order key, in a list that is empty if there are none."""
+    """Returns a list with the last order key, or an empty list if there are no order keys."""
     return [*orders[-1:]]
 
 

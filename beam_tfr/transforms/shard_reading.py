@@ -93,8 +93,8 @@ class ShardReader:
         them would delay every shard in which a permission is missing.
 
         Returns:
-            The files that cannot be read now but may be later, and why; empty if all items were
-            yielded.
+            The files that cannot be read now but may be later, and why; an empty mapping if all
+            items were yielded.
         """
         positions = range(len(self.work.refs))
         contents = self.read_contents(positions)
@@ -119,7 +119,7 @@ class ShardReader:
     def make_item(self, position: int, ref: ImageRef, content: FileContent) -> Item | RejectError:
         """Makes the item of an image; returns the error if its file cannot be read now.
 
-        Such a file can perhaps be read later.
+        It may be possible to read such a file later.
         """
         item = Item(self.work.shard, position, self.root + ref.key, ref, None)
         if ref.reason:

@@ -1,4 +1,4 @@
-"""Applies steps to each shard of a dataset, on any runner, in order to check or export it."""
+"""Applies steps to each shard of a dataset, on any runner, to check or export the dataset."""
 
 import dataclasses
 import functools
@@ -48,7 +48,7 @@ class VerifyShards(beam.PTransform):
         folder: folder of the dataset.
         report: path of the file to write.
 
-    Output: a PCollection of one None, once the report is written.
+    Output: a PCollection with a single None, once the report is written.
     """
 
     folder: str

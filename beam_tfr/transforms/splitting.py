@@ -68,10 +68,10 @@ class ChooseSplits(beam.PTransform):
             determines the splits of all other images, whatever the references say.
         groups: groups of images that get the same split, whatever the references say: packed (key,
             NUL, group). If all images of a group have splits, `shares` determines which of these
-            splits to use; without `shares`, or if some have no split, all go to the split that most
-            of them have.
+            splits to use; without `shares`, or if some images have no split, the whole group goes
+            to the split that most of its images have.
         copied_splits: splits for images that take the place of a copy: packed (key, NUL, split of
-            the copy). They follow other images of their groups that already have splits.
+            the copy). Such images follow other images of their groups that already have splits.
         known_images: approximate number of images in `known_splits` and `groups`.
         layout: reads the groups of references that have lost them since their splits were chosen.
 
@@ -254,7 +254,7 @@ def _count_followed(refs: Iterable[bytes], copied: Mapping[bytes, bytes]) -> Non
 
 
 def _sort_out(packed: bytes) -> Iterator[Any]:
-    """Passes on packed references; sends those in groups to another output, by their groups."""
+    """Passes on packed references; sends references in groups to another output, by group."""
     others = []
     grouped = dict[bytes, list[bytes]]()
     for encoded in packing.unpack_values(packed):

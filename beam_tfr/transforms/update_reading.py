@@ -144,7 +144,7 @@ class UpdateReader(ShardReader):
 
 
 def _note_earlier(item: Item, image: KnownImage, record: KnownRecord | None) -> Item:
-    """Returns an item whose new record is compared with the old one, unless that is damaged."""
+    """Returns an item whose new record is compared with the old record, unless that is damaged."""
     change = Change.NEW if image.is_added else Change.CHANGED
     earlier = google_crc32c.value(record.serialized) if record else None
     return item._replace(change=change, earlier=earlier)

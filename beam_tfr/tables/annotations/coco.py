@@ -88,7 +88,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
         return self.bbox != [] or len(self.segmentation) > len(_NULL)
 
     def area_of_mask(self, box: list[float] | BadCell) -> float:
-        """Returns the annotated area of the object, or otherwise the area of its box."""
+        """Returns the annotated area of the object or, if there is none, the area of its box."""
         if self.area is not None and not math.isnan(self.area):
             return self.area
         return 0 if isinstance(box, BadCell) else math.prod(box[2:])
@@ -307,7 +307,7 @@ def _say_corners(
     objects: Sequence[CocoAnnotation],
     say: Callable[[Note], object],
 ) -> None:
-    """Reports that boxes seem to be corners, because some end outside of their images otherwise.
+    """Reports that boxes seem to be corners, because otherwise some boxes end outside of images.
 
     If read as corners, all boxes must be inside of their images.
     """

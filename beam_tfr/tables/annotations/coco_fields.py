@@ -34,7 +34,7 @@ def describe_other_fields(data: bytes) -> Iterator[str]:
 
 
 def _read_first_annotation(data: bytes) -> list[str]:
-    """Lists the field names of the first annotation; none if the annotation cannot be read."""
+    """Lists the field names of the first annotation; an empty list if it cannot be read."""
     match = _ANNOTATIONS.search(data)
     if match is None:
         return []

@@ -27,7 +27,7 @@ from beam_tfr.tables.base import Note
 
 # If a file with more members has an error, each of its members must be an object.
 _MOST_MEMBERS = 2_000_000
-# A file with more lists and objects needs this many bytes for each; annotations have some 30.
+# A file with more lists and objects needs this many bytes for each; annotations have about 30.
 _MOST_LISTS = 2_000_000
 _LEAST_LIST_BYTES = 12
 _BEGIN_BYTES = 64 << 10  # the beginning of such a file, whose keys show its kind
@@ -151,7 +151,7 @@ def _check_density(data: bytes) -> None:
 
 
 def _decode(data: bytes) -> _Content:
-    """Decodes the content of a file, with null for NaN, which Python writes.
+    """Decodes the content of a file; NaN, which Python writes, becomes null.
 
     Raises:
         MsgspecError: the file is neither COCO nor Create ML.
@@ -217,7 +217,7 @@ def _read_loosely(
 
 
 def _check_lists(content: CocoFile | _LooseFile, data: bytes) -> None:
-    """Checks a COCO file without objects or `categories` for such lists under other names.
+    """Checks that a COCO file without objects or `categories` has no such lists under other names.
 
     Raises:
         ValueError: the file has lists under other names.

@@ -300,7 +300,7 @@ def _describe_marks(marks: Set[str]) -> str:
 def _find_marks(content: dict[str, msgspec.Raw] | list[msgspec.Raw]) -> Iterator[str]:
     """Yields the keys of a file, of the first members of COCO's lists, and of the first value.
 
-    They are spelled `key`, `images[].key`, and `.key`, or `[].key` if the file is a list.
+    These keys are spelled `key`, `images[].key`, and `.key`, or `[].key` if the file is a list.
     """
     if isinstance(content, list):
         yield from _find_marks_of_list(content)
@@ -370,7 +370,7 @@ def _decode_list(data: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _keys_of(data: msgspec.Raw) -> list[str]:
-    """Lists the keys of an object; none if the value is not an object."""
+    """Lists the keys of an object; returns an empty list if the value is not an object."""
     try:
         return [*msgspec.json.decode(data, type=dict[str, Any])]
     except msgspec.DecodeError:

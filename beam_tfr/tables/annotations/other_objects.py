@@ -45,7 +45,7 @@ def describe_other_objects(lists: _Members) -> str:
 
 
 def describe_other_case(keys: Iterable[str]) -> str:
-    """Reports COCO's keys that have capitals, such as `Annotations`, or returns an empty string."""
+    """Reports keys of COCO in capitals, such as `Annotations`, or returns an empty string."""
     known_keys = {*keys}
     others = [key for key in known_keys if key.lower() in _LISTS and key.lower() not in known_keys]
     if not others:

@@ -77,7 +77,7 @@ def _may_be_coco(content: _Values) -> bool:
 
 
 def _find_list(content: _Values, key: str) -> _List | None:
-    """Returns the list under a key; None if there is no list or an empty one."""
+    """Returns the list under a key; None if there is no list, or if the list is empty."""
     return _find_lists({key: content[key]}).get(key) if key in content else None
 
 
@@ -134,7 +134,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
 
     Args:
         rows: key -> the first object in its list.
-        are_all: whether these lists are all that their object holds.
+        are_all: whether the object that holds these lists holds nothing else.
         outer: the key of the object with these lists; empty if the object is the file.
     """
     with_images = {key: row for key, row in rows.items() if _find_image_column(row)}
@@ -154,7 +154,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
 
 
 def _name_keys(rows: Mapping[str, Mapping[str, Any]], options: dict[str, str]) -> str:
-    """Returns the name of a column for the keys of lists of rows, and adds an option for it.
+    """Returns the name of a column for the keys of lists of rows, and adds an option that names it.
 
     Args:
         rows: key -> the first row in its list.
@@ -168,7 +168,7 @@ def _name_keys(rows: Mapping[str, Mapping[str, Any]], options: dict[str, str]) -
 
 
 def _add_key(column: str) -> str:
-    """Returns the jq code that adds `$key` to a row as a column, which no row may have."""
+    """Returns the jq code that adds `$key` to a row, as a column that no row has yet."""
     taken = f'error("a row has {column} already")'
     return f'if has("{column}") then {taken} else . + {{{column}: $key}} end'
 
@@ -219,7 +219,7 @@ def _describe_columns(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_paths(lists: Mapping[str, _List]) -> str:
-    """Returns the message about image names by class or split, or an empty string.
+    """Returns the message about lists of image names by class or split, or an empty string.
 
     Args:
         lists: key -> a list, for all keys of the file.
@@ -233,7 +233,7 @@ def _describe_paths(lists: Mapping[str, _List]) -> str:
 
 
 def _describe_row_lists(lists: Mapping[str, _List]) -> str:
-    """Returns the message about rows that are lists, by split, or an empty string for other lists.
+    """Returns the message about lists of rows by split, if each row is a list, or an empty string.
 
     An example is split_zhou_OxfordPets.json of CoOp, whose rows are ["1.jpg", 0, "cat"].
 
@@ -253,7 +253,7 @@ def _is_image(value: Any) -> bool:
 
 
 def _describe_inner_objects(content: _Values) -> str:
-    """Returns the message about rows by id, or image names by split and class, or an empty string.
+    """Returns the message about rows by id or image names by split and class, or an empty string.
 
     Args:
         content: key -> value.
@@ -319,7 +319,7 @@ def _find_inner_rows(value: msgspec.Raw) -> dict[str, dict[str, Any]]:
 
 
 def _find_image_column(row: Mapping[str, Any]) -> str:
-    """Returns the first column that holds an image name, else one named for images, else ""."""
+    """Returns the first column that holds an image name, or is named for images, or ""."""
     texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
     for key, cell in texts.items():
         if has_image_name(cell):

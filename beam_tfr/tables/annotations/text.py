@@ -41,7 +41,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_numbers(texts: Sequence[str]) -> list[float]:
-    """Parses strings as numbers; returns only NaN, an invalid box, if any is not a number."""
+    """Parses strings as numbers; if any is not a number, all become NaN, an invalid box."""
     try:
         return [float(text) for text in texts]
     except ValueError:

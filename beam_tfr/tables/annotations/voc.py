@@ -41,7 +41,7 @@ _BYTE_ORDER_MARKS = {  # longer marks first
 }
 # The first bytes of "<?" without a byte order mark.
 _WIDE_STARTS = {b"<\0?\0": "utf-16-le", b"\0<\0?": "utf-16-be"}
-# Declared encodings -> the newer ones that programs really write, as on the web.
+# Declared encodings -> the newer encodings that programs really write, as on the web.
 _NEWER_CODECS = {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
 # Python codecs that are not encodings of files.
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7")

@@ -1,7 +1,7 @@
 """Reads YOLO annotations: a `data.yaml` names the classes, and the images in each split.
 
-`yolo_images` finds the images, `yolo_files` the label file of each image, and `yolo_lines` reads
-the lines of label files. See https://docs.ultralytics.com/datasets/detect.
+`yolo_images` finds the images, `yolo_files` finds the label file of each image, and `yolo_lines`
+reads the lines of label files. See https://docs.ultralytics.com/datasets/detect.
 """
 
 import itertools

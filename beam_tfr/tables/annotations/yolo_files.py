@@ -34,7 +34,7 @@ class YoloImage(NamedTuple):
     Attributes:
         path: the path of the image.
         key: the key in `data.yaml` that includes the image: "train", "val" or "test".
-        problem: why the image is in no split; empty if the image is in a split.
+        problem: why the image is in no split; an empty string if the image is in a split.
     """
 
     path: str
@@ -50,7 +50,7 @@ class LabelFile(NamedTuple):
         path: the path where the label file is or should be.
         is_there: whether the file exists.
         data: the bytes of the file.
-        problem: why the file cannot be read; empty if it can be read.
+        problem: why the file cannot be read; an empty string if it can be read.
     """
 
     image: YoloImage

@@ -90,7 +90,7 @@ def find_images(places: YoloPlaces, say: Callable[[str], object]) -> tuple[str, 
 
 
 def describe_unnamed(images: Sequence[YoloImage], base: str) -> str:
-    """Reports folders of other splits, next to image folders, that the file does not name, if any.
+    """Reports folders of other splits, if any, next to image folders, that the file does not name.
 
     An example is images/test next to images/train, if the file names only images/train.
 
@@ -176,7 +176,7 @@ def _list_folders(images: Sequence[YoloImage]) -> set[str]:
 
 
 def describe_unread_lists(images: Sequence[YoloImage], places: YoloPlaces) -> str:
-    """Reports split lists next to a file that names images of only one split, if any."""
+    """Reports split lists, if any, next to a file that names images of only one split."""
     names = [name for names in places.places.values() for name in names]
     has_lists = any(name.endswith(_LIST) for name in names)
     if has_lists or len({image.key for image in images}) > 1:
@@ -206,7 +206,7 @@ def _holds_images(folder: str) -> bool:
 
 
 def _choose_base(places: YoloPlaces, say: Callable[[str], object]) -> str:
-    """Returns the folder that places are relative to: `path`, or otherwise the file's folder.
+    """Returns the folder that places are relative to: `path` or, failing that, the file's folder.
 
     Raises:
         ValueError: neither folder contains the first place.

@@ -50,7 +50,7 @@ class LineForm(NamedTuple):
     confidence and a track id.
 
     Attributes:
-        fifth: the meaning of a number after a box, for messages; empty if unknown.
+        fifth: the meaning of a number after a box, for messages; an empty string if unknown.
         has_tracks: whether two numbers after a shape are a confidence and the id of a track.
         has_scores: whether a number after a polygon is a confidence.
         are_six_unclear: whether six numbers may be a box and two more numbers, or a triangle.
@@ -76,7 +76,7 @@ class LineForm(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """How to store confidences, for messages; empty if lines have no confidences."""
+        """How to store confidences, for messages; an empty string if lines have no confidences."""
         if self.has_tracks or self.has_scores or self.fifth == _CONFIDENCE:
             columns = "box:bbox[rel_center_xywh],confidence:float[box]"
             return f"; {spell_option('feature_columns', columns)} stores confidences"
@@ -221,7 +221,7 @@ def _is_count(number: float) -> bool:
 
 
 def _is_box_inside(line: Sequence[float]) -> bool:
-    """Whether the first numbers in a line are a box inside the image, except for a small part."""
+    """Whether the first numbers in a line are a box that is inside the image, or nearly so."""
     x, y, width, height = line[:_BOX]
     if width <= 0 or height <= 0:
         return False
@@ -337,7 +337,7 @@ def _describe_far_corner(corners: Sequence[float]) -> BadCell:
 
 
 def _check_box(numbers: list[float]) -> list[float] | BadCell:
-    """Returns a box, or a `BadCell` if the center cannot be fractions, as if in pixels."""
+    """Returns a box, or a `BadCell` if its center is so far off that it may be in pixels."""
     center = numbers[:2] if len(numbers) == _BOX else []
     for number in center:
         if _FAR_CENTER <= number < math.inf:

@@ -85,7 +85,7 @@ def list_unused(content: TableContent) -> list[str]:
     """Lists the columns without a role, except columns that repeat a column with a role."""
     roles = {*content.options.roles}
     used = roles | _list_told_by_others(content)
-    # A role may be a field, such as class.name: its column is used, its other fields are not.
+    # A role may be a field, such as class.name: its column is used, but not its other fields.
     columns_of_fields = {name.partition(".")[0] for name in roles.difference(content.columns)}
     candidates = [name for name in content.columns if name and name not in columns_of_fields]
     candidates += list_fields_of(content, columns_of_fields)

@@ -95,7 +95,7 @@ def _is_image(cell: Any) -> bool:
 
 
 def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggestion | None:
-    """Finds the column of TFRecords with masks, named as in DeepLab's datasets or in ours."""
+    """Finds the column with masks in TFRecords, named as in DeepLab's datasets or in ours."""
     if MASK not in columns:
         return None
     options = content.options

@@ -127,7 +127,7 @@ def _count_pixels(cells: Sequence[Any]) -> int:
 
 
 def _list_numbers(cell: Any) -> list[str]:
-    """Returns the whole numbers in a list, or in a text of numbers; none for any other cell."""
+    """Returns the whole numbers in a list or a string of numbers; an empty list for other cells."""
     if not isinstance(cell, str | list) or len(cell) > _MOST_VALUES:
         return []
     text = str(cell)
