@@ -165,8 +165,8 @@ class _Classes(NamedTuple):
         allowed: the allowed classes, in order; None if any class is allowed.
         first: classes of a dataset, which get the first ids.
         first_number: number of the first class, if the file has numbers.
-        note: what the file may be if it is not a list of classes; usually empty.
-        id_note: a note that ids differ from the numbers in the file; usually empty.
+        note: what the file may be if it is not a list of classes; usually an empty string.
+        id_note: a note that ids differ from the numbers in the file; usually an empty string.
     """
 
     allowed: Sequence[str] | None = None

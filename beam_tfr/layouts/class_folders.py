@@ -44,8 +44,9 @@ def find_last_names(folders: Iterable[str]) -> dict[str, set[str]]:
 def describe_last_folders(folders: Mapping[str, int]) -> str:
     """Returns a message about classes that are probably not classes, or an empty string.
 
-    The default layout uses folders of images as classes. Classes are doubtful if there is only one,
-    if several folders contain the same names, or if all names suggest images or parts of a class.
+    The default layout uses folders of images as classes. Classes are doubtful if there is only one
+    class, if several folders contain the same names, or if all names suggest images or parts of a
+    class.
 
     Args:
         folders: image folder, whose last part is its class -> number of images.

@@ -56,7 +56,7 @@ def check_split_folders(
 
     Args:
         folders: image folder, whose last part is its class -> number of images.
-        shares_option: the option that sets the fractions of splits; empty if none does.
+        shares_option: the option that sets the fractions of splits, or an empty string.
         keys: keys of some images, whose file names may contain classes.
         names_in: folder -> the names of its files, if known.
         kind_of: path of a file -> the kind of its content.
@@ -121,7 +121,7 @@ def _describe_cure(layout: str, keys: Iterable[str], shares_option: str) -> str:
     Args:
         layout: the layout that reads the splits.
         keys: keys of some images.
-        shares_option: the option that sets the fractions of splits; empty if none does.
+        shares_option: the option that sets the fractions of splits, or an empty string.
     """
     instead = f" without `{shares_option}=`" if shares_option else ""
     named_classes = ""

@@ -432,7 +432,7 @@ def _group_names(folders: Iterable[str]) -> _NamesAt:
 def _pair_folders(
     folders: Iterable[str], images: str, masks: str, *, known_folders: Set[str]
 ) -> list[tuple[str, str]]:
-    """Returns pairs of an image folder and its mask folder, for image folders that have one.
+    """Returns pairs of an image folder and its mask folder, for image folders with a mask folder.
 
     Args:
         folders: image folders.

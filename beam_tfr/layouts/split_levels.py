@@ -302,7 +302,8 @@ class Subfolders(NamedTuple):
     """The subfolders of a folder.
 
     Attributes:
-        start: path of the outer folder, with a trailing slash; empty for the common folder.
+        start: path of the outer folder, with a trailing slash; an empty string for the common
+            folder.
         names: names of the subfolders.
         holders: names of the subfolders that have subfolders themselves.
     """

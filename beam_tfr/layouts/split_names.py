@@ -212,8 +212,8 @@ class UnmarkedTrain(NamedTuple):
 def find_unmarked_train(names: Collection[str]) -> UnmarkedTrain | None:
     """Finds a folder that seems to hold the train split next to a folder named like another split.
 
-    The folder is named like the other one without the split; or there are only two folders, whose
-    names begin alike, such as images_background and images_evaluation.
+    The folder is named like the other folder without the split; or there are only two folders,
+    whose names begin alike, such as images_background and images_evaluation.
     """
     for name in sorted(names):
         match = _LONGER_FOLDER.fullmatch(name) or _LONGER_BEHIND.fullmatch(name)

@@ -122,7 +122,7 @@ def load(
             `image_size` and `crop`: they are clipped and mirrored with the pixels. An object is
             dropped, with all its features, if less than a tenth of its box's area is left.
         max_boxes: makes boxes and classes dense, [batch, max_boxes, 4] and [batch, max_boxes],
-            padded with 0 and -1. If an image has more objects, only the first ones are kept.
+            padded with 0 and -1. If an image has more objects, only the first objects are kept.
             Without `max_boxes`, boxes and classes are tf.RaggedTensors.
         target: column to return instead of the labels, such as a number to predict: int64, float32
             or string [batch].

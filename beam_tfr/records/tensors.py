@@ -54,7 +54,7 @@ class Tensor(NamedTuple):
 
 
 def _make_classes() -> dict[str, Any]:
-    """Makes the classes of all messages in tensorflow.proto.txt, including nested ones.
+    """Makes the classes of all messages in tensorflow.proto.txt, including nested messages.
 
     All classes are kept alive: protobuf holds only a weak reference to the class of a nested
     message, so the garbage collector in one thread could free the class while another thread is

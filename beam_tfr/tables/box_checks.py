@@ -22,7 +22,7 @@ def check_shares(
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty if the cells determine the type.
+        declarations: column -> declaration, or an empty string if the cells determine the type.
         cells: column -> its cells in the first rows.
 
     Raises:

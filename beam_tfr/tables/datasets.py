@@ -136,7 +136,7 @@ def read_embedded(image: storage.Entry, max_bytes: int, copies: str = "") -> byt
 
     Raises:
         RejectError: `unusable-file`: the record or the archive with the image is damaged.
-        DataError, RunError: another dataset has replaced the one in which the image was listed.
+        DataError, RunError: another dataset has replaced the dataset in which the image was listed.
         OSError: see `storage.read_part`.
     """
     if not image.place.startswith("/"):

@@ -72,7 +72,7 @@ def plan_join(content: TableContent, declarations: Mapping[str, str]) -> RowJoin
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty if the rows determine the type.
+        declarations: column -> declaration, or an empty string if the rows determine the type.
     """
     options = content.options
     may_join = content.table_format.may_have_box_rows
@@ -209,7 +209,7 @@ def open_columns(
 
     Args:
         content: the findings about the tables.
-        declarations: column -> declaration; empty if the cells determine the type.
+        declarations: column -> declaration, or an empty string if the cells determine the type.
         sample: column -> its cells in the first rows.
         per_box: columns whose cells are lists, with a value for each box.
 
@@ -237,7 +237,7 @@ def _open_column(
     Args:
         content: the findings about the tables.
         name: the name of the column.
-        declaration: the declaration of the column; empty if its cells determine the type.
+        declaration: the declaration of the column; an empty string if its cells determine the type.
         cells: the cells in the first rows.
         per_box: whether each cell is a list with a value for each box.
 

@@ -260,7 +260,7 @@ def _check_first_lines(begin: _Start, chosen: str, skipped: int) -> None:
 
 
 def _choose_delimiter(lines: Sequence[str], delimiter: str) -> str:
-    """Returns the delimiter of a table, given the expected one.
+    """Returns the delimiter of a table, given the expected delimiter.
 
     Another delimiter is used if it divides the header and the rows evenly, and the expected
     delimiter does not, or divides them into fewer cells.

@@ -19,7 +19,7 @@ def describe_first_lines(rows: _Rows, num_skipped: int, line_end: str) -> str:
     """Says what to do if the first line does not name the columns, or returns an empty string.
 
     Args:
-        rows: the cells of the first lines; empty for a blank line.
+        rows: the cells of the first lines; an empty list for a blank line.
         num_skipped: the number of lines above these.
         line_end: the characters that end a line.
     """

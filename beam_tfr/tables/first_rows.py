@@ -127,8 +127,8 @@ def take_sample(
 
     Args:
         content: the findings about the tables.
-        declarations: column that becomes a feature -> declaration; empty if the rows determine the
-            type.
+        declarations: column that becomes a feature -> declaration, or an empty string if the rows
+            determine the type.
         images: the columns of images.
         split_column: the column that may name the splits, or an empty string.
 

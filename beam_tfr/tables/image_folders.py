@@ -58,7 +58,8 @@ def find_image_folders(
     Args:
         tables: all tables.
         folder: the folder of all tables, with a trailing slash.
-        base: the folder that paths in tables start from; empty for the folder of each table.
+        base: the folder that paths in tables start from; an empty string stands for the folder of
+            each table.
         read_uris: yields the cells of a table with image paths.
     """
     image_folders = set[ImageFolder]()

@@ -64,7 +64,8 @@ class ImageRoots(NamedTuple):
 
     Attributes:
         folder: the folder of all tables.
-        base: the folder that relative paths start from; empty for the folder of their table.
+        base: the folder that relative paths start from; an empty string stands for the folder of
+            the table.
         root: the folder that keys start from.
         image_folders: folders that the paths in some tables start from; each of these tables has
             its own folder.
@@ -94,8 +95,8 @@ def find_image_roots(
 
     Args:
         content: the findings about the tables.
-        numbered_uris: the first cells with images, each with the number of its table; empty if rows
-            become records.
+        numbered_uris: the first cells with images, each with the number of its table; an empty
+            sequence if rows become records.
         read: yields the rows of a table.
 
     Raises:

@@ -134,7 +134,7 @@ def name_splits(
         export_splits: see `find_places`.
 
     Returns:
-        Split -> its tables, relative to the folder; empty if no path names a split.
+        Split -> its tables, relative to the folder; an empty mapping if no path names a split.
 
     Raises:
         UsageError: some paths name a split, and some do not.
@@ -248,7 +248,7 @@ def describe_seeming_splits(tables: Sequence[str], folder: str) -> str:
 def describe_image_places(images: Iterable[str], shares_option: str = "") -> str:
     """Returns the message about images in folders named like splits, or an empty string.
 
-    There is no message if the only split is the default one, or if only some images are in such
+    There is no message if the only split is the default split, or if only some images are in such
     folders, which may be class folders.
 
     Args:

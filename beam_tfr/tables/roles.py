@@ -52,8 +52,8 @@ class TableRow:
         cells: column -> cell.
         base: the folder that relative paths start from, with a trailing slash.
         finder: finds images whose names differ slightly from those of their files.
-        bad_boxes: the problem of each box, or an empty string for a good box; empty if no box is
-            dropped.
+        bad_boxes: the problem of each box, or an empty string for a good box; an empty sequence if
+            no box is dropped.
         counts: column -> number of values, for columns with a value for each box.
         values: features of the reference.
         room: the number of further values that the row's boxes may have.
@@ -302,7 +302,7 @@ class LabelRole(Role):
     """The column with the class of a row, the class of each of its boxes, or several classes.
 
     Attributes:
-        separator: the separator of classes in a string; empty if a string is one class.
+        separator: the separator of classes in a string; an empty string if a string is one class.
         is_list: whether there may be any number of classes.
         of_boxes: whether there is a class for each box.
         names: reads the names of classes.
@@ -363,7 +363,7 @@ def split_labels(cell: Any, separator: str, *, in_text: bool) -> list[Any]:
 
     Args:
         cell: the cell.
-        separator: the separator of classes in a string; empty if a string is one class.
+        separator: the separator of classes in a string; an empty string if a string is one class.
         in_text: whether a string may be a list even without a separator.
     """
     if isinstance(cell, bytes):  # Parquet may store strings without marking them as such

@@ -54,7 +54,7 @@ def warn_of_rounded_numbers(
     Args:
         options: the options of the conversion.
         features: the features that the columns become.
-        declarations: column -> declaration; empty if the cells determine the type.
+        declarations: column -> declaration, or an empty string if the cells determine the type.
         sample: column -> its cells in the first rows.
         typed: whether the format has types for text and lists.
     """

@@ -47,7 +47,8 @@ class Tables:
         numbered_names: allowed class -> its name, if classes are line numbers in a file of names.
         folder: the folder that all tables are in, with a trailing slash.
         root: the folder that keys are relative to, with a trailing slash.
-        base: the folder that relative paths start from; empty for the folder of each table.
+        base: the folder that relative paths start from; an empty string stands for the folder of
+            each table.
         image_folders: folders that the paths of certain tables start from instead.
         prefix, ignores_case, parts: how paths are read; see `ImageRoots`.
         multi_label: whether an image has any number of labels.
@@ -56,7 +57,8 @@ class Tables:
         read_rows: yields the rows of a table, with some of its columns.
         one_row_each: whether each table is a row, so that an unreadable table is a reject.
         joins_rows: whether `read_rows` joins the rows of an image that each hold a box or a class.
-        box_cure: how to declare boxes that rows may hold; empty if no column looks like boxes.
+        box_cure: how to declare boxes that rows may hold; an empty string if no column looks like
+            boxes.
         missing: the message about the first images if none of them exist; otherwise an empty
             string.
         warnings: lines about findings in the first rows.

@@ -61,7 +61,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             be smaller than the others, and there may be more batches than len(loader).
         remainder: what to do with examples that do not fill the last batch of an epoch. "keep"
             yields a smaller batch, and is an error if ranks would have different numbers of
-            batches; "drop" omits these examples (different ones in each shuffled epoch); "pad"
+            batches; "drop" omits these examples (different examples in each shuffled epoch); "pad"
             fills the batch up with black images of label 0 and weight 0. None means "keep" on one
             rank, "drop" on several.
         shuffle: whether to shuffle by (`seed`, `epoch`); otherwise, all epochs have the same order.

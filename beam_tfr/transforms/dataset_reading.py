@@ -33,7 +33,7 @@ def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PColle
         splits_stay: whether images that still exist stay in their split.
 
     Returns:
-        For each image, packed: its split (empty if the split may change), a NUL, and the
+        For each image, packed: its split (an empty string if the split may change), a NUL, and the
         result of `known.encode_source`.
     """
     read = functools.partial(_read_known, base=base, splits_stay=splits_stay)

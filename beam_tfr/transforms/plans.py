@@ -117,7 +117,7 @@ class PlanShards(beam.PTransform):
         earlier_records: packed (empty, key, split) of the records among which dropped images are
             counted.
 
-    Output: (the `Plan`, a PCollection of one; `ShardWork`).
+    Output: (the `Plan`, a PCollection with one element; `ShardWork`).
     """
 
     target: Target | None

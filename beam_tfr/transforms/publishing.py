@@ -32,7 +32,7 @@ class WriteManifest(beam.PTransform):
 
     Attributes:
         output: folder of the dataset.
-        plan: the plan from `PlanShards`, a PCollection of one.
+        plan: the plan from `PlanShards`, a PCollection with one element.
         run_id: id of the run, which must still hold the folder's lock.
         max_rejects: maximum fraction (float) or number (int) of rejects; see `count_allowed`.
         allow_empty: splits and classes whose images may all be rejected.

@@ -73,8 +73,8 @@ class MatchImages(beam.PTransform):
     Attributes:
         patterns: local or gs://.
         labeler: reads labels and splits from paths.
-        root: folder that keys are relative to, with a trailing slash; empty for the folder that all
-            patterns share.
+        root: folder that keys are relative to, with a trailing slash; an empty string stands for
+            the folder that all patterns share.
         input_list: file with additional patterns, read by a worker, since a pipeline cannot hold
             millions of patterns.
         exclude: patterns of files to skip.
