@@ -38,7 +38,7 @@ def convert(
     progress: ShowProgress = True,
     **options: Any,
 ) -> Result:
-    """Converts images to a TFRecord dataset; returns when it is complete.
+    """Converts images to a TFRecord dataset; returns when the dataset is complete.
 
     The same call resumes a run that was interrupted or failed, and returns at once if the dataset
     is already complete. In the main thread, Ctrl-C and a notebook's stop button end the run.
@@ -312,8 +312,8 @@ def export(
         UsageError: the call is wrong, no record matches, or the output folder holds other files;
             also a ValueError.
         DataError: the dataset is damaged, or the key of an image cannot be a file name.
-        RunError: the run failed, or another dataset replaced this one; the same call resumes the
-            run.
+        RunError: the run failed, or another dataset replaced the exported dataset; the same call
+            resumes the run.
         InterruptedRunError: the run was interrupted.
     """
     flags = _beam_flags(runner, beam_flags)

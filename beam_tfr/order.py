@@ -10,13 +10,13 @@ Both readers, `beam_tfr.reader` and `beam_tfr.torch`, follow these rules:
 3. The epoch's records are in the order on disk. When shuffled, the parts (shards, or slices of
    them) are permuted by (seed, epoch), and the sequence is a circle that begins at a record drawn
    from (seed, epoch).
-4. When shuffled, each stream permutes its records in windows of 256 (fewer if these would fill the
-   memory: `dataset.windows`), by (seed, epoch, stream, window).
+4. When shuffled, each stream permutes its records in windows of 256 (fewer if 256 records would
+   fill the memory: `dataset.windows`), by (seed, epoch, stream, window).
 5. With shuffle="global", position p is instead record `permutation(N, seed, epoch, WHOLE_SPLIT)[p]`
    of the N records in the order on disk, and there are no streams.
 
 So the order depends only on the dataset, the split, `shuffle`, `seed`, the epoch and the number of
-streams V. Batch size and hosts only divide it.
+streams V. Batch size and hosts only determine how this order is divided.
 
 Permutations sort 64-bit hashes (`hash_numbers`). For `reader.streams`, TensorFlow computes them
 (`ArrayOps`), because a pipeline that calls Python is slower, and can hang when the process ends.

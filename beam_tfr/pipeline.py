@@ -476,8 +476,8 @@ class Repair(Convert):
     def _choose_draft(self) -> DraftAgain:
         """Returns the function that drafts the plan that the shards were made with.
 
-        It needs no sample, because the number of shards is known. It raises a DataError if the
-        input, or the classes in it, have changed.
+        This function needs no sample, because the number of shards is known. It raises a DataError
+        if the input, or the classes in it, have changed.
         """
         dataset = self._dataset
         splits = dataset.splits.items()

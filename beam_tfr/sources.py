@@ -188,7 +188,8 @@ def open_source(options: ConvertOptions, classes: Sequence[str] | None = None) -
 
     Args:
         options: checked options.
-        classes: classes of a dataset that was made with `classes=`; the options may name others.
+        classes: classes of a dataset that was made with `classes=`; the options may name other
+            classes.
 
     Raises:
         UsageError: a file is wrong or cannot be read, the inputs have no common folder, or they

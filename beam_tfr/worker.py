@@ -1,8 +1,8 @@
 """Runs the worker processes of a local run, which end along with it.
 
 On Linux they are forked from one process that has already imported everything they need, so that
-they start at once. `engine.processes` starts that process early. It exchanges messages with the
-run:
+they start at once. `engine.processes` starts that process early. The process exchanges messages
+with the run:
 
     run ── environment variables, a JSON object in a line ──▶ fork_workers       for each worker
     run ◀── {"pid": 7} ── fork_workers                                           once it exists

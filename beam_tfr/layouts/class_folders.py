@@ -153,7 +153,7 @@ def _find_merged(names_in: Mapping[str, set[str]]) -> list[str]:
 def are_parts(names_in: Mapping[str, set[str]]) -> bool:
     """Whether the names of folders suggest parts of the outer folders' contents.
 
-    The names contain those of the outer folders, as in Archery/v_Archery_g01, or consist of the
+    The names contain the names of the outer folders, as in Archery/v_Archery_g01, or consist of the
     same word and a number, as in dog/clip1, dog/clip2 and cat/clip3.
 
     Args:

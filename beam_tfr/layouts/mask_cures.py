@@ -101,7 +101,7 @@ class MaskCure(NamedTuple):
         return [f"{folder}/".removeprefix(self._start).rstrip("/") for folder in mask_of]
 
     def describe_rest(self, folders: Iterable[str], masks: Iterable[str]) -> str:
-        """Explains what happens to images without masks, or in other folders, if there are some.
+        """Explains what happens to images without masks, or in other folders, if there are any.
 
         Args:
             folders: all folders, relative to the folder that all images share.

@@ -95,8 +95,8 @@ class MaskFolders(NamedTuple):
     """An image folder, and a mask folder next to it.
 
     Attributes:
-        parent: the folder that contains both, relative to the folder that all images share; may be
-            empty.
+        parent: the folder that contains both folders, relative to the folder that all images share;
+            may be empty.
         images, masks: paths of the two folders, relative to the parent.
         below: the subfolder of each that holds files; empty if the two folders hold the files.
         has_siblings: whether folders next to the parent hold such folders too, as in cat/images and
@@ -105,7 +105,8 @@ class MaskFolders(NamedTuple):
         has_splits: whether the image folder is one of several splits, some of which have no masks,
             such as test next to train.
         ends: endings of the names of the two folders, if folders elsewhere have the same endings:
-            org and label, for a_org and a_label, if there are b_org and b_label; usually empty.
+            org and label, for a_org and a_label, if there are b_org and b_label; usually empty
+            strings.
         are_deep: whether only one of the two folders has subfolders.
         others: paths of other folders with masks of the same images, relative to the parent.
         are_panoptic: whether the masks have a color for each segment of an image, as in COCO.

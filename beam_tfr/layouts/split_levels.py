@@ -87,7 +87,7 @@ def _choose_layout(
 def _reads_splits(layout: str, folders: Mapping[str, int]) -> bool:
     """Whether a layout reads splits from nearly all images that are in enough folders for it.
 
-    Images in fewer folders, such as those of a split without classes, can be left out.
+    Images in fewer folders, such as the images of a split without classes, can be left out.
 
     Args:
         layout: the layout.

@@ -263,8 +263,8 @@ def _is_mirrored(key: Any) -> Any:
 def fold(key: Any, number: Any) -> Any:
     """Derives a key for TensorFlow's stateless random functions from another key and a number.
 
-    The key is [2] with the dtype of `number`. It equals the key from `tf.random.fold_in` with
-    `alg="philox"`, which takes 38 ops.
+    The key is [2] with the dtype of `number`. The new key equals the key from `tf.random.fold_in`
+    with `alg="philox"`, which takes 38 ops.
     """
     word = tf.convert_to_tensor(number)
     begin = tf.raw_ops.StatelessRandomGetKeyCounter(seed=key)

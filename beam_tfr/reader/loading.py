@@ -85,9 +85,9 @@ def load(
             which order an epoch gets is not guaranteed).
         repeat: number of epochs; True repeats forever, False means one epoch. Epoch i equals
             `load(epoch=epoch + i)`, with its own last batch, and every iteration is the same.
-        start_step: number of this host's elements to skip, as if they had been read. It may exceed
-            an epoch: reading then starts in a later epoch, even without `repeat`. Skipped examples
-            are not decoded, and shards that contain only skipped examples are not opened.
+        start_step: number of this host's elements to skip, as if they had been read. The number may
+            exceed an epoch: reading then starts in a later epoch, even without `repeat`. Skipped
+            examples are not decoded, and shards that contain only skipped examples are not opened.
         streams: number of parts of the split to read in parallel; changes the order. Without
             shuffling, streams=1 gives the order on disk.
         host_index: number of this host, from 0; needed if there are several hosts.

@@ -46,7 +46,7 @@ def fit(
         model: a model that is built and compiled.
         path: the folder that `convert` wrote, local or gs://.
         epochs: total number of epochs to train.
-        backup: a folder for backups of this training only; remove it when training is done.
+        backup: a folder for backups of this training only; remove the folder when training is done.
         save_freq: number of steps between backups.
         callbacks: additional Keras callbacks.
         fit_options: further arguments for `Model.fit`, such as `validation_data`, `class_weight`

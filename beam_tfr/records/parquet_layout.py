@@ -2,8 +2,8 @@
 
 A page of 30 bytes can hold 2^31 values, whatever the metadata at the end of the file say, and
 pyarrow's own access to damaged metadata can crash the process. This module reads the metadata (see
-https://parquet.apache.org/docs/file-format/metadata) and the headers of the pages; only the latter
-are reliable.
+https://parquet.apache.org/docs/file-format/metadata) and the headers of the pages; only the headers
+of the pages are reliable.
 
 A guarded process with limited memory, such as that for tables (`inputs.parquet_file`), could handle
 the same files, but would cost each reading process 0.25 s and 77 MiB more, and the limit works only

@@ -146,7 +146,7 @@ class RecordFile:
         return RecordError(self.path, self.record, self.offset + behind, problem)
 
     def _fill(self, stream: Iterator[bytes], begun: bytes, needed: int) -> bytes:
-        """Appends pieces of the stream to the start of a record until it is long enough.
+        """Appends pieces of the stream to the start of a record until the result is long enough.
 
         At the end of the stream, returns no bytes.
         """

@@ -26,7 +26,8 @@ _SPACES = "plugins/profile/*/*.xplane.pb"
 def trace(ways: Sequence[Way], folder: str) -> str:
     """Traces each method for some batches; returns the path of the file for Perfetto.
 
-    Each method is ended before the next method is started, so that it cannot read ahead meanwhile.
+    Each method is ended before the next method is started, so that no method reads ahead while
+    another is traced.
 
     Raises:
         DataError: a file cannot be read.

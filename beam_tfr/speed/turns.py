@@ -81,7 +81,7 @@ def measure_in_turns(
 ) -> dict[str, Speed | Unmeasured]:
     """Reads by each method `TURNS` times; returns name -> median speed of each method.
 
-    Only one method runs at a time: the buffers of all of them would take gigabytes.
+    Only one method runs at a time: the buffers of all methods would take gigabytes.
 
     Args:
         ways: the methods to measure.
@@ -139,7 +139,7 @@ def measure(batches: Iterator[Any]) -> Speed:
 def _machine_cpu_s() -> float:
     """Returns the CPU time that all programs on this machine have taken; 0 if unknown.
 
-    It is unknown if this process has only some of the cores, as in a container. Source:
+    The time is unknown if this process has only some of the cores, as in a container. Source:
     https://man7.org/linux/man-pages/man5/proc_stat.5.html
     """
     if not os.path.exists(_STAT_FILE) or len(os.sched_getaffinity(0)) != os.cpu_count():

@@ -3,7 +3,7 @@
 Images may be in folders with the names of their tables, as in COCO: paths in
 `annotations/instances_train2017.json` start from `train2017`, not from its parent folder. Images
 may be in a folder next to each folder of tables, as in Pascal VOC: `Annotations`, `JPEGImages`. Or
-images are in folders that mirror those of the tables, as in ImageNet:
+images are in folders that mirror the folders of the tables, as in ImageNet:
 `Annotations/train/n01/1.xml`, `Data/train/n01/1.JPEG`.
 """
 
@@ -34,8 +34,8 @@ class ImageFolder(NamedTuple):
     """A folder with the images of some tables.
 
     The folder is named like the tables, or is in or next to their folder. If folders of images
-    mirror those of the tables, `base` is the folder of all tables, and `path` is the root of the
-    image folders. Both end in a slash.
+    mirror the folders of the tables, `base` is the folder of all tables, and `path` is the root of
+    the image folders. Both end in a slash.
 
     Attributes:
         base: the folder that paths in the tables would otherwise start from.

@@ -83,7 +83,7 @@ def warn_of_lost_tables(
     paths: Sequence[NumberedUri],
     choose: Callable[[str], str],
 ) -> Iterator[str]:
-    """Yields a line about the first table that lacks all of its first images, if others exist.
+    """Yields a line about the first table without any of its first images, if other images exist.
 
     Args:
         content: the findings about the tables.
@@ -158,7 +158,7 @@ def _add_cure(
 
     Args:
         missing: the message so far.
-        table: the table that names them.
+        table: the table that names these images.
         paths: the first cells with images.
         base: the folder in which they are looked up.
         of_one_table: see `describe_lost`.

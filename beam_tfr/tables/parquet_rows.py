@@ -79,7 +79,7 @@ class _Columns(NamedTuple):
     """The sources of cells for the selected columns.
 
     Attributes:
-        values: columns stored in the file, except those of images.
+        values: columns stored in the file, except columns of images.
         fields: fields of such columns, each named column.field.
         images: column of images -> the column with the bytes of the images.
         partition: column that a folder above the file represents -> its value.

@@ -80,7 +80,7 @@ class PartFolders(NamedTuple):
 def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFolders | None:
     """Finds the folders below a folder that together hold the images, mostly one file per name.
 
-    Returns None if one folder holds all images, and others hold some of them too.
+    Returns None if one folder holds all images, and other folders hold some of these images too.
 
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
@@ -158,8 +158,8 @@ def _list_endings(files_of: FilesOf) -> list[str]:
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
     """Lists all image folders that are similar to those in which images were found.
 
-    Paths of similar folders differ in the same parts as those of the known folders or, if only one
-    is known, in digits.
+    Paths of similar folders differ in the same parts as the paths of the known folders or, if only
+    one folder is known, in digits.
 
     Args:
         roots: the folders in which images were found.

@@ -300,7 +300,7 @@ def describe_ignored_splits(images: Mapping[str, int]) -> str:
 def find_ignored_splits(splits: Set[str]) -> Set[str]:
     """Returns the splits that image folders are named after, if rows go to the default split.
 
-    The set is empty if the default split is the only one, or if only some images are in such
+    The set is empty if the default split is the only split, or if only some images are in such
     folders, which may be class folders.
 
     Args:

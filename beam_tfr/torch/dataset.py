@@ -70,9 +70,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         seed: seed for the shuffle.
         epoch: number of the epoch, until `set_epoch` is called.
         start_step: number of finished steps after which to resume, without decoding earlier
-            examples or opening shards that contain only such examples. It may exceed an epoch. It
-            applies only to the epoch in which the step falls; all other epochs start at their
-            beginning.
+            examples or opening shards that contain only such examples. The number may exceed an
+            epoch. It applies only to the epoch in which the step falls; all other epochs start at
+            their beginning.
         rank, world_size: number of this process, from 0, and total number of processes. If None,
             these numbers come from torch.distributed if it is initialized, otherwise from the
             environment variables RANK and WORLD_SIZE (which torchrun sets) if they are set;
@@ -83,7 +83,7 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
             features by the manifest's names, but with decoded pixels instead of encoded bytes: the
             image as `image`, masks as `mask` (int32), and the images of pairs under their names
             (int32 too). "image": only the image. "encoded": like "pair", with the encoded bytes,
-            for a decoder of your own (a batch has a list of them).
+            for a decoder of your own (a batch holds a list of encoded images).
         one_hot: labels become float32 [batch, classes]: 1 for each class of the image, and 0 for
             the others.
         boxes: returns the objects in each image instead of its labels, with their boxes in this

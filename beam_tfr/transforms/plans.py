@@ -113,7 +113,7 @@ class PlanShards(beam.PTransform):
         gives_splits: see `Survey`.
         known_images: for an update: packed (split, known image) of the dataset.
         earlier_splits: for an update that may move images: packed (empty, key, earlier split).
-        drop_limit: for an update that has an input: how many images it may drop.
+        drop_limit: for an update that has an input: how many images the update may drop.
         earlier_records: packed (empty, key, split) of the records among which dropped images are
             counted.
 

@@ -98,7 +98,7 @@ class _Read(CloudDoFn):
     def _read_twice(self, reader: ShardReader) -> Iterator[Item]:
         """Yields the items of a shard; starts over if unreadable files become readable.
 
-        It starts over because no items were kept in memory, and their order is fixed.
+        This is necessary because no items were kept in memory, and the order of items is fixed.
         """
         unread = yield from reader.read_items()
         if not unread:

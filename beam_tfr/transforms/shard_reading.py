@@ -128,7 +128,7 @@ class ShardReader:
         return self.add_content(item, content)
 
     def add_content(self, item: Item, content: FileContent) -> Item | RejectError:
-        """Makes an item with the content of its file, or with a reject if it can never be read.
+        """Makes an item with the content of its file, or with a reject for a file that is unusable.
 
         If the file cannot be read now but may be later, returns the error itself.
         """

@@ -73,7 +73,8 @@ class ChooseSplits(beam.PTransform):
         copied_splits: splits for images that take the place of a copy: packed (key, NUL, split of
             the copy). Such images follow other images of their groups that already have splits.
         known_images: approximate number of images in `known_splits` and `groups`.
-        layout: reads the groups of references that have lost them since their splits were chosen.
+        layout: reads the groups of references that have lost their groups since their splits were
+            chosen.
 
     Output: references, packed like the input.
     """

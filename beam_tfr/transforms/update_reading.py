@@ -18,7 +18,7 @@ from beam_tfr.transforms.shard_reading import ShardReader
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateReader(ShardReader):
-    """Reads the new and changed images of a shard, and copies the records of the others.
+    """Reads the new and changed images of a shard, and copies the records of the other images.
 
     Attributes:
         copier: copies records of the dataset being updated.

@@ -58,16 +58,16 @@ class WriteShards(beam.io.WriteToTFRecord):
     """Writes lists of items to files that are framed and named like Beam's.
 
     Shards and order follow the plan. Beam itself assigns records to shards at random and renames
-    all files at the end, where a retry can lose some. Here, once its last item has arrived, a file
-    appears in the work folder under a unique name, followed by its sidecar; `WriteManifest` checks
-    the files and moves them to their final places.
+    all files at the end, where a retry can lose some files. Here, once its last item has arrived, a
+    file appears in the work folder under a unique name, followed by its sidecar; `WriteManifest`
+    checks the files and moves them to their final places.
 
     Attributes:
         output: folder of the dataset.
         name: prefix of the files.
         suffix: suffix of the files.
         level: level of gzip, 0 to 9; None for no compression.
-        features: features of a record; by default those of images with labels.
+        features: features of a record; by default the features of images with labels.
         run_id: id of the run, which must still hold the folder's lock; an empty string if no lock
             is needed.
         expected: to repair a published dataset: file name -> required SHA-256. None to build files

@@ -113,7 +113,7 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
     """Finds images next to those that are converted, in WebDataset samples.
 
     A column with just another image extension, such as png next to jpg, may stand for the main
-    column: it holds additional images only if some sample has both.
+    column: such a column holds additional images only if some sample has a value in both columns.
     """
     second = _list_second_images(content)
     if not second:
