@@ -47,7 +47,7 @@ def hold_only(folder: str, names: Sequence[str], kind: FileKind, kind_of: KindOf
 def find_unnamed_masks(
     folders: Sequence[str], names_in: NamesIn, kind_of: KindOf
 ) -> tuple[str, str] | None:
-    """Finds an image folder and a folder of masks with the same names; otherwise returns None.
+    """Finds an image folder and a folder of masks with the same file names, or returns None.
 
     Masks are PNGs with few large areas. Examples are input and output, or X and Y.
 

@@ -204,7 +204,7 @@ def _name_numbers(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence
 
 
 def _name_sides(boxes: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Returns names for the four sides of boxes, or an empty tuple if they are not boxes."""
+    """Returns names for the four sides of boxes, or an empty tuple if these are not boxes."""
     numbers = [[*map(float, box)] for box in boxes if all(map(NUMBER.fullmatch, box))]
     if any(len(box) < len(_CORNERS) for box in numbers):
         return ()

@@ -65,7 +65,7 @@ class ImageRoots(NamedTuple):
     Attributes:
         folder: the folder of all tables.
         base: the folder that relative paths start from; an empty string stands for the folder of
-            the table.
+            each table.
         root: the folder that keys start from.
         image_folders: folders that the paths in some tables start from; each of these tables has
             its own folder.

@@ -150,7 +150,7 @@ def _find_lists(annotations: str) -> dict[str, str]:
 
 
 def _list_candidates(annotations: str) -> Iterator[tuple[_Choose, Mapping[str, str]]]:
-    """Yields a function that chooses lists, and the text files of a folder, likeliest folder first.
+    """Yields (function that chooses lists, text files of a folder), the likeliest folder first.
 
     Text files are given as path -> name without the extension.
     """

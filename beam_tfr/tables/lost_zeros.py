@@ -17,7 +17,7 @@ _NUMBER = re.compile("[0-9]{1,12}")
 
 
 class PaddedImages(NamedTuple):
-    """The images in a folder whose names are numbers in a table; some have more leading zeros.
+    """Images named by numbers in a table; some names have more leading zeros than the numbers.
 
     Attributes:
         folder: the folder, with a trailing slash.

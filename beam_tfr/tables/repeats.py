@@ -1,4 +1,4 @@
-"""Merges table rows with the same key: equal rows are one image, different rows a reject."""
+"""Merges table rows with the same key: equal rows become one image, different rows a reject."""
 
 import collections
 import json

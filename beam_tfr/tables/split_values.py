@@ -63,7 +63,7 @@ def _meaning_of(column: str) -> str:
 
 
 def _rename(values: Iterable[str]) -> Mapping[str, str]:
-    """Returns value -> a similar split name, if a value is not one: `train` for `train set`."""
+    """Returns value -> a similar split name, except for split names: `train` for `train set`."""
     others = [value for value in values if not is_split_name(value)]
     plain = {value: re.sub(r"[^A-Za-z0-9]+", "_", value).strip("_") for value in others}
     short = {value: re.sub(r"_(?:set|data|images)$", "", name) for value, name in plain.items()}

@@ -31,7 +31,8 @@ class UpdateReader(ShardReader):
         """Yields the items of the shard in order; see `ShardReader.read_items`.
 
         Records that stay as they are, whatever happens to their neighbors, are copied several at a
-        time. If one of them is damaged, the shard starts over, and they are copied one by one.
+        time. If one of these records is damaged, the shard starts over, and records are copied one
+        by one.
         """
         stable = self.copier.find_stable(self.work)
         try:
