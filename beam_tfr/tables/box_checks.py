@@ -26,7 +26,7 @@ def check_shares(
         cells: column -> its cells in the first rows.
 
     Raises:
-        UsageError: no number of the first boxes is as large as 2, and not all are whole numbers.
+        UsageError: all numbers of the first boxes are less than 2, and not all numbers are whole.
     """
     boxes = _find_free_boxes(content, declarations)
     if boxes is None or is_relative(boxes.form):

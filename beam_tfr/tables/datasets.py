@@ -117,7 +117,7 @@ def _read_rows(
     """Yields the rows of a shard.
 
     Raises:
-        DataError, RunError: the contents are damaged, or the dataset was replaced by another.
+        DataError, RunError: the contents are damaged, or another dataset replaced this dataset.
         UsageError: the shard cannot be read.
     """
     dataset = base.read_manifest()

@@ -258,7 +258,7 @@ class StandIn(NamedTuple):
 def find_stand_ins(
     options: ConvertOptions, names: Iterable[str], sample: Mapping[str, Sequence[Any]]
 ) -> Iterator[StandIn]:
-    """Yields the columns that replace others, according to cells in the first rows."""
+    """Yields the columns that replace other columns, according to cells in the first rows."""
     for name in names:
         for number, cell in enumerate(sample[name]):
             if isinstance(cell, OtherColumn):

@@ -184,7 +184,7 @@ def _name_beside_image(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Ite
 
 
 def _name_numbers(row: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Returns names for the numbers in a row; the fifth is a class if no string may be a class.
+    """Returns names for the numbers in a row; the fifth number is a class if no string may be one.
 
     Args:
         row: the cells of the row.

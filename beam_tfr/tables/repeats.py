@@ -117,7 +117,7 @@ def _position_of_second(positions: tuple[KeyPosition, KeyPosition]) -> KeyPositi
 def merge_rows(
     tables: Tables, refs: Iterable[ImageRef], positions: tuple[KeyPosition, KeyPosition]
 ) -> ImageRef:
-    """Returns the reference of an image that several rows name; a reject if the rows differ.
+    """Returns the reference of an image that several rows name, or a reject if the rows differ.
 
     Args:
         tables: the tables of the rows.

@@ -100,7 +100,7 @@ def _read_by_line(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _split_file(file: IO[bytes], line_end: bytes) -> Iterator[bytes]:
-    r"""Yields the lines of a file whose line ends are not b"\n", including line ends."""
+    r"""Yields the lines, including line ends, of a file whose line ends are not b"\n"."""
     rest = b""
     while block := file.read(_BLOCK_BYTES):
         *lines, rest = (rest + block).split(line_end)

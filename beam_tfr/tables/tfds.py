@@ -70,7 +70,7 @@ class _Features(msgspec.Struct, rename="camel"):
 
 
 class _Shard(NamedTuple):
-    """A file of records: its split, and the number of records according to dataset_info.json."""
+    """A file of records, with its split and the number of records that dataset_info.json states."""
 
     split: str
     num_records: int

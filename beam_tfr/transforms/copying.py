@@ -60,7 +60,7 @@ class Copier:
         return {position for position, image in work.known_images.items() if image.is_stable}
 
     def copy_stretch(self, work: ShardWork, begin: int, end: int) -> Iterator[CopiedRecords]:
-        """Yields the records between two positions of a shard, all of which stay.
+        """Yields the records between two positions of a shard; all of these records stay.
 
         Raises:
             RecordError: a record is damaged.

@@ -76,7 +76,7 @@ class UpdateReader(ShardReader):
         return {}
 
     def _copy_stretch(self, begin: int, end: int) -> Iterator[Item]:
-        """Copies the records between two positions, all of which stay as they are."""
+        """Copies the records between two positions; all of these records stay as they are."""
         for copied in self.copier.copy_stretch(self.work, begin, end):
             interrupt.check_interrupt()
             yield Item(self.work.shard, begin, "", None, copied, change=Change.KEPT)
@@ -97,7 +97,7 @@ class UpdateReader(ShardReader):
             ref: reference to the image.
             content: content of its file; None if it was not read.
             image: what is known about the image.
-            records: records of the images that may be copied, from this one on.
+            records: records of the images that may be copied, from this image on.
 
         Returns:
             The same as `make_item`.

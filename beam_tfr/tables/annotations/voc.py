@@ -305,7 +305,7 @@ def _known_encoding(declared: str) -> str:
 
 
 def _stem_of(path: str) -> str:
-    """Returns the name of a file without its folders and extension."""
+    """Returns the name of a file without folders or extension."""
     return os.path.splitext(path.rpartition("/")[2])[0]
 
 

@@ -280,7 +280,7 @@ def _exists(path: str) -> bool:
 
 
 def _list_images(path: str, base: str, say: Callable[[str], object]) -> list[str]:
-    """Lists the images that a path means; none if the path does not exist."""
+    """Lists the images that a path means; an empty list if the path does not exist."""
     if storage.find(path):
         is_image = _is_image_name(posixpath.basename(path))
         return [path] if is_image else _read_list(path, base, say)
@@ -442,7 +442,7 @@ class _Lister:
         )
 
     def _list_images(self, path: str) -> list[str]:
-        """Lists the images that a path means; none if the path does not exist."""
+        """Lists the images that a path means; an empty list if the path does not exist."""
         if path not in self._images_at:
             self._images_at[path] = _list_images(path, self._base, self._say)
         return self._images_at[path]
