@@ -270,7 +270,7 @@ class Order:
 
     @property
     def end(self) -> int:
-        """The position after the last one in an epoch.
+        """The position after the last position in an epoch.
 
         With "pad", positions from `total` on are fillers.
         """

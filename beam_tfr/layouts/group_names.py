@@ -93,7 +93,7 @@ def _find_layout(groups: Mapping[str, str], layout: Layout) -> Layout | None:
 
 
 def _list_layouts(parts: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
-    """Yields layouts like the current one that also read a group."""
+    """Yields layouts that are like the current layout, but also read a group."""
     for index, part in enumerate(parts):
         if part in ("*", "**"):
             before = parts[:index]

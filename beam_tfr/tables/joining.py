@@ -1,7 +1,7 @@
 """Joins table rows that each hold one box or class, so that each image has one row.
 
-The rows about an image may be anywhere in its table. They are sorted on disk, so memory use does
-not grow with the table.
+The rows about an image may be anywhere in its table. All rows are sorted on disk, so memory use
+does not grow with the table.
 """
 
 import abc

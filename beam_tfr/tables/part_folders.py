@@ -156,7 +156,7 @@ def _list_endings(files_of: FilesOf) -> list[str]:
 
 
 def _list_parts(roots: Sequence[str], folder: str) -> list[str]:
-    """Lists all image folders that are similar to those in which images were found.
+    """Lists all image folders that are similar to the folders in which images were found.
 
     Paths of similar folders differ in the same parts as the paths of the known folders or, if only
     one folder is known, in digits.

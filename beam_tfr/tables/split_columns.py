@@ -268,7 +268,7 @@ def _collect_values(values_of: dict[str, set[str]], row: Mapping[str, Any]) -> N
 
 
 def warn_of_splits(column: str, cells: Iterable[Any]) -> Iterator[str]:
-    """Yields lines about values in a column of splits that are probably mistakes.
+    """Yields lines about probable mistakes among the values in a column of splits.
 
     Args:
         column: the name of the column.

@@ -333,7 +333,7 @@ def _find_repeated_keys(_: int, hashes: Iterable[bytes]) -> RepeatedKeys:
 
 
 def _set_apart(packed: bytes, repeated: RepeatedKeys) -> Iterator[Any]:
-    """Emits packed references; sends those with repeated keys to another output, by key."""
+    """Emits packed references; sends references with repeated keys to another output, by key."""
     if not repeated:
         yield packed
         return

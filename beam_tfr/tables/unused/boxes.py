@@ -113,7 +113,7 @@ def find_objects(content: TableContent, columns: Sequence[str]) -> Suggestion | 
 
 
 def cure_box_field(content: TableContent, objects: Sequence[str]) -> str:
-    """Returns options that store the boxes in an object field, and classes, or an empty string.
+    """Returns options that store classes and the boxes in an object field, or an empty string.
 
     Args:
         content: the table.
