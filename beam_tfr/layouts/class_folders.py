@@ -123,7 +123,7 @@ def _find_outer_names(folders: Collection[str]) -> tuple[int, set[str]]:
 
 
 def _suggest_outer_classes(level: int, names: Collection[str]) -> str:
-    """Suggests the layout that uses the folders at a level as classes, if several folders exist."""
+    """Suggests a layout whose classes are the folders at a level, if there are several classes."""
     if len(names) < 2:
         return ""
     layout = parse_layout("{label}/**").below(level)

@@ -223,7 +223,7 @@ def contents_row(
 
 
 def made_cells(value: Image | Array) -> dict[str, Any]:
-    """Returns the cells for a newly made image or array that do not follow from its record."""
+    """Returns the cells that do not follow from the record of a newly made image or array."""
     cells: dict[str, Any] = {
         "source_bytes": value.source_bytes,
         "source_crc32c": value.source_crc32c,

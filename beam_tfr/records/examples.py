@@ -313,7 +313,7 @@ class _Counter:
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the number, the begin and the end of each field in a message.
+    """Yields the number, the start and the end of each field in a message.
 
     Ends at the first field that no parser accepts.
 

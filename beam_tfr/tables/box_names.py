@@ -86,7 +86,7 @@ class BoxColumns(NamedTuple):
 
 
 def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str, str]:
-    """Returns feature -> column for the size of an image, or an empty dict unless both exist.
+    """Returns feature -> column for the width and height of images, or an empty dict.
 
     Args:
         columns: the columns of the table.

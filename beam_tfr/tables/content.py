@@ -277,7 +277,7 @@ def _check_encoding_of_rows(options: ConvertOptions, path: str, columns: Sequenc
     """Checks that rows that name images become records only if an option asks for it.
 
     Raises:
-        UsageError: the encoding is one of images; the message names their column.
+        UsageError: the encoding is one of images; the message names the column of images.
     """
     image = find_file(path, columns) if options.are_rows and options.encoding != "row" else ""
     if image:

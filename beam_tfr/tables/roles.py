@@ -114,7 +114,8 @@ class Role(abc.ABC):
     """The purpose of a column.
 
     Attributes:
-        column: the name of the column, also for messages; empty if no column has the role.
+        column: the name of the column, also for messages; an empty string if no column has the
+            role.
     """
 
     column: str = ""

@@ -1,6 +1,6 @@
 """Defines the common parts of tables that hold their images.
 
-These are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
+Such tables are tars of WebDataset (`tables.tars`), and TFRecords of tf.train.Examples
 (`tables.tfrecord_rows`).
 
 The cell of an image is a `storage.Entry` whose place identifies its bytes in the file; see

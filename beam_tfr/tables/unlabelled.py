@@ -216,7 +216,7 @@ def _list_images(folders: Collection[str]) -> list[str]:
 
 
 def _list_new_folders(folders: Set[str]) -> Iterator[str]:
-    """Yields the folders next to several image folders, except those of splits and masks."""
+    """Yields the folders next to several image folders, except folders of splits and masks."""
     numbers = collections.Counter(map(os.path.dirname, folders))
     for parent in [parent for parent, number in numbers.items() if number > 1]:
         names = list[str]()
