@@ -98,7 +98,8 @@ class MaskFolders(NamedTuple):
         parent: the folder that contains both folders, relative to the folder that all images share;
             may be empty.
         images, masks: paths of the two folders, relative to the parent.
-        below: the subfolder of each that holds files; empty if the two folders hold the files.
+        below: the subfolder of each folder that holds files; an empty string if the two folders
+            hold the files.
         has_siblings: whether folders next to the parent hold such folders too, as in cat/images and
             dog/images.
         pairs: image folders and mask folders, below the parent and below folders next to it.

@@ -47,7 +47,7 @@ class ImpliedOptions(NamedTuple):
     """The options that follow from columns with the sides of boxes.
 
     Attributes:
-        options: the options of the conversion, including the implied ones.
+        options: the options of the conversion, including the implied options.
         warnings: lines about the implied options.
     """
 

@@ -266,7 +266,7 @@ def _parse_or_infer(
     *,
     per_box: bool,
 ) -> ColumnKind:
-    """Returns the feature for a column, from its declaration or else its cells.
+    """Returns the feature for a column, from its declaration or, if there is none, its cells.
 
     For the arguments, see `_open_column`.
 

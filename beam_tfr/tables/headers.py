@@ -98,7 +98,7 @@ def _is_row_of_numbers(cells: Sequence[str]) -> bool:
 def may_be_numbers(header: Sequence[str]) -> bool:
     """Whether a header may be a row of numbers, even though they increase, as in a header.
 
-    More than two numbers are a header if they are 0, 1, 2 and so on, or if there are many.
+    More than two numbers are a header if they are 0, 1, 2 and so on, or if there are many numbers.
     """
     if not all(map(NUMBER.fullmatch, header)) or not 1 < len(header) < _MANY_NUMBERS:
         return False

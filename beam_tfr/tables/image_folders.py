@@ -189,7 +189,7 @@ def guess_image_root(
 def _list_likely_roots(
     folder: str, uris: Sequence[str], has_folders: Callable[[str], bool]
 ) -> list[str]:
-    """Lists the folders in and around `folder` that hold all files, or otherwise half of the files.
+    """Lists the folders in and around `folder` that hold all files or, if none do, half of them.
 
     Args:
         folder: the folder of the tables.

@@ -257,7 +257,7 @@ class ImageFinder:
         return written
 
     def _choose(self, paths: Sequence[str]) -> str:
-        """Returns the first path that leads to a file, or otherwise `paths[0]`."""
+        """Returns the first path that leads to a file, or `paths[0]` if none does."""
         with contextlib.suppress(UsageError):
             return next(filter(self._exists, paths), paths[0])
         return paths[0]

@@ -264,7 +264,8 @@ class PlaceRole(Role):
     """The split that the folder or name of the table implies.
 
     Attributes:
-        export_splits: the splits of our export, if the tables belong to one; otherwise empty.
+        export_splits: the splits of our export, if the tables belong to an export; otherwise an
+            empty set.
         shared_splits: see `split_of_table`.
     """
 
