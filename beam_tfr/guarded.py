@@ -17,7 +17,8 @@ from typing import IO
 from beam_tfr.schema.errors import RunError
 
 START_S = 300.0  # for starting a process on a busy machine with its packages on a network
-# The beginning of every program: `descriptors` has its end of the connection and inherited ones.
+# The beginning of every program: `descriptors` holds its end of the connection and the inherited
+# descriptors.
 _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; descriptors = map(int, sys.argv[1].split(',')); "
 # Keeps glibc from returning the memory of each image to the system, which takes a fifth of the
 # time.

@@ -33,7 +33,7 @@ _CORNER_SIDE = re.compile("[xy]?(?:upper|lower|top|bottom|left|right|corner)+[xy
 _CENTERS = (("xcenter", "ycenter"), ("centerx", "centery"), ("cx", "cy"), ("xc", "yc"))
 _STARTS = (("x", "y"), *((left, top) for left, top, _, _ in _CORNERS))
 _SIZES = (("w", "h"), ("width", "height"), ("dx", "dy"))
-# Like CelebA's x_1, these may be a point next to the size of its image.
+# Like CelebA's x_1, these may be a point next to the size of the image.
 _POINTS = (("x", "y"), ("x1", "y1"), ("x0", "y0"))
 
 _Sides = tuple[str, tuple[str, ...]]  # format and names of four columns

@@ -193,9 +193,9 @@ class ImageDataset(_Base):  # type: ignore[misc, unused-ignore]
         start_step = check_integer("start_step", start_step, 0, bits=63)
         skipped, self._first_step = divmod(start_step, self.steps_per_epoch)
         self._first_epoch = epoch + skipped
-        # Shared with running workers: persistent_workers=True keeps them, with their copies of
-        # this object. Eight bytes are written at once, so the value needs no lock, which a killed
-        # worker might hold forever.
+        # Shared with running workers: persistent_workers=True keeps the workers, with their copies
+        # of this object. Eight bytes are written at once, so the value needs no lock, which a
+        # killed worker might hold forever.
         spawn = multiprocessing.get_context("spawn")
         self._epoch = spawn.Value("q", self._first_epoch, lock=False)
 

@@ -173,7 +173,7 @@ class DraftAgain:
     settings: PlanSettings
 
     def __call__(self, survey: Survey) -> Plan:
-        # The manifest is checked again, because the run holds the folder only now.
+        # The manifest is checked again, because the run holds the folder only from here on.
         read_unchanged_manifest(self.folder, self.manifest_digest)
         if not self._is_same_input(survey):
             raise DataError(
