@@ -22,7 +22,7 @@ _CROPS = {
 }
 # Not a tensor: with a tensor, TensorFlow could no longer be configured after this import.
 _EVERYWHERE = np.zeros([1, 0, 4], np.float32)
-# Gives the same pixels as libjpeg-turbo at the same cost; TensorFlow's default changes most.
+# Gives the same pixels as libjpeg-turbo at the same cost; with TensorFlow's default, most differ.
 _DCT_METHOD = "INTEGER_ACCURATE"
 _PHILOX = 1  # tf.random.Algorithm.PHILOX
 

@@ -18,7 +18,7 @@ from beam_tfr.schema.encodings import RecordNames, names_of
 from beam_tfr.schema.feature_names import MAX_FEATURES
 from beam_tfr.schema.items import Array, Image, ImageRef, MadeValues, Record
 
-# Parsing takes up to 80 MB for `MAX_FEATURES`, 500 MB for so many values in a record.
+# Parsing takes up to 80 MB for `MAX_FEATURES`, and 500 MB for this many values in a record.
 MAX_VALUES = 10_000_000
 _MAX_OTHERS = 1_000_000  # fields without a value; each feature has four, and reading one takes 2 µs
 _FEW_BYTES = 1 << 20  # shorter records cannot hold too many
