@@ -314,8 +314,8 @@ class Convert(beam.PTransform):
     def _adds_images(self) -> bool:
         """Whether images of another dataset are added to a dataset whose images keep their splits.
 
-        False if there is a column of groups, because only the table states the groups, not the
-        other dataset.
+        False if there is a column of groups, because only the table has the groups, not the other
+        dataset.
         """
         if not isinstance(self.source.origin, BaseDataset) or self.splits_of is None:
             return False

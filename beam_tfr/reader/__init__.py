@@ -31,7 +31,7 @@ def open(path: str | os.PathLike[str]) -> Manifest:  # noqa: A001 - always `read
 
     Raises:
         UsageError: the path is malformed.
-        DataError: the folder holds no complete dataset, or its dataset is in a newer format.
+        DataError: the folder holds no complete dataset, or its dataset has a newer format.
     """
     return read_manifest(check_folder(path))
 

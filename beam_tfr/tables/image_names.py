@@ -57,7 +57,7 @@ class ImageName(str):
 
 
 def drop_prefix(cell: Any, prefix: str) -> Any:
-    """Returns the path in a cell, stripped of leading folders from another machine.
+    """Removes the leading folders of another machine from the path in a cell.
 
     Args:
         cell: the cell.

@@ -185,7 +185,7 @@ def _base_chooser(places: "_Places", folder: str) -> Callable[[str], str]:
 def _add_parts(
     places: "_Places", content: TableContent, folder: str, paths: Sequence[NumberedUri]
 ) -> "_Places":
-    """Returns where the images are and, if several folders each hold some of them, those folders.
+    """Adds the folders that each hold some of the images, if the images are in several folders.
 
     Args:
         places: the places so far, where none of the first images exists.

@@ -14,7 +14,7 @@ _MOST_FIELDS = 100  # fields of objects whose cells are examined
 
 
 def suggest_roles(content: TableContent, uri_column: str = "") -> str:
-    """Returns the options for reading rows as images with classes, or an empty string.
+    """Returns the options for reading rows as images with classes; an empty string if none fit.
 
     Args:
         content: the findings about the tables.

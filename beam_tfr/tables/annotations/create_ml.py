@@ -30,7 +30,7 @@ class _LabelledBox(msgspec.Struct):
 
 
 class CreateMlImage(msgspec.Struct):
-    """An image with its objects; the keys may have either spelling."""
+    """An image with its objects; the keys have two spellings."""
 
     image: str | None = None
     imagefilename: str | None = None
