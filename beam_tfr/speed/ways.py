@@ -35,7 +35,7 @@ class Way(NamedTuple):
     Attributes:
         name: name of the method in the table.
         start: returns an iterator over endless batches.
-        warm_up: number of images to read first, for example to fill a cache, until the speed is
+        warm_up: number of images to read first, for example to fill a cache, until the speed equals
             that of later epochs.
         problem: why the method cannot be used here; an empty string if it can.
     """

@@ -24,7 +24,7 @@ class DatasetRows:
     """The rows of a shard.
 
     Args:
-        dataset: the dataset that has the shard.
+        dataset: the dataset that contains the shard.
         split: the split of the shard.
         part: the whole shard.
     """

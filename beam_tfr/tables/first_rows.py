@@ -242,7 +242,7 @@ def _read_first(content: TableContent, read: RowReader, columns: Sequence[str]) 
 
 
 class StandIn(NamedTuple):
-    """A column that replaces another.
+    """A column that replaces another column.
 
     Attributes:
         name: the column that is replaced.

@@ -160,7 +160,7 @@ def _add_cure(
         missing: the message so far.
         table: the table that names these images.
         paths: the first cells with images.
-        base: the folder in which they are looked up.
+        base: the folder in which the images are looked up.
         of_one_table: see `describe_lost`.
     """
     texts = [path for _, path in spread(paths, MOST_NAMES) if isinstance(path, str)]

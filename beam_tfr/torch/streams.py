@@ -42,7 +42,7 @@ class Share(NamedTuple):
 
     Attributes:
         dataset: the dataset.
-        parts: the selected parts of its shards.
+        parts: the selected parts of the dataset's shards.
         order: which positions each rank reads.
         epoch: the epoch.
         steps: the worker's steps.

@@ -110,7 +110,7 @@ def find_stored_masks(content: TableContent, columns: Sequence[str]) -> Suggesti
 
 
 def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | None:
-    """Finds images next to those that are converted, in WebDataset samples.
+    """Finds images next to the images to convert, in WebDataset samples.
 
     A column with just another image extension, such as png next to jpg, may stand for the main
     column: such a column holds additional images only if some sample has a value in both columns.
@@ -132,7 +132,7 @@ def find_second_images(content: TableContent, _: Sequence[str]) -> Suggestion | 
 
 
 def _list_second_images(content: TableContent) -> list[str]:
-    """Lists the columns without a role that have images next to those that are converted."""
+    """Lists the columns without a role that have images next to the images to convert."""
     if not isinstance(content.table_format, Samples) or content.read_rows:
         return []
     main = content.options.uri_column
