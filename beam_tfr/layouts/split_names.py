@@ -297,7 +297,8 @@ def find_seeming_splits(names: Iterable[str]) -> Mapping[str, str]:
     """Finds the splits that folder names at one level hint at: imagesTr and imagesTs.
 
     Returns:
-        Hint -> the first name with the hint; empty unless all names have hints, and these differ.
+        Hint -> the first name with the hint; an empty mapping unless all names have hints, and the
+        hints differ.
     """
     example_of = dict[str, str]()
     for name in sorted(names):

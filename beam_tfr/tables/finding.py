@@ -180,7 +180,7 @@ def _warn_of_others(matched: _Matched, tables: Collection[str]) -> Iterator[str]
 
 
 def _is_empty_part(entry: storage.Entry) -> bool:
-    """Whether a file is a CSV without even a header, as Spark writes for parts without rows."""
+    """Whether a file is a CSV without a header, such as Spark writes for parts without rows."""
     if entry.size_bytes or not has_table_name(entry.path):
         return False
     return isinstance(format_of(entry.path), Delimited)

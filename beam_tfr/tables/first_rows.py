@@ -281,7 +281,7 @@ def check_images(
     images: Sequence[str],
     declarations: Mapping[str, str],
 ) -> None:
-    """Checks that the image column holds images, and that other columns hold none.
+    """Checks that the image column holds images, and that other columns hold no images.
 
     Args:
         content: the findings about the tables.

@@ -167,7 +167,7 @@ def guess_image_root(
     first_uris: Sequence[Any],
     read_uris: Callable[[str], Iterator[Any]],
 ) -> str:
-    """Guesses the folder, in or next to that of all tables, that holds the first images.
+    """Guesses the folder, in or next to the folder of all tables, that holds the first images.
 
     Returns an empty string if there is no such folder, if there are several, if a path as written
     leads to a file, or if several folders hold tables.

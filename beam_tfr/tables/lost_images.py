@@ -78,7 +78,7 @@ def describe_lost(
 
 
 def _describe_around(roots: Sequence[str], folder: str, example: str) -> str:
-    """Says what to do if files with these names are in several folders near that of the table.
+    """Says what to do if files with these names are in several folders near the table's folder.
 
     Args:
         roots: the folders.
@@ -121,7 +121,7 @@ def list_outer_folders(folder: str) -> list[str]:
     """Lists a folder of tables, and parents that may hold the images, with trailing slashes.
 
     The parents are the parent folder and, if it is named for annotations, as in Annotations/boxes,
-    the next one.
+    the parent of the parent folder.
     """
     outer = folder_around(folder)
     folders = [folder, outer]

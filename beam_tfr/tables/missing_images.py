@@ -130,7 +130,7 @@ def describe_strays(survey: PathSurvey) -> str:
 
 
 def _find_mirror_root(tables: Sequence[str], folder: str, paths: Sequence[NumberedUri]) -> str:
-    """Returns the folder whose subfolders mirror those of the tables, or an empty string.
+    """Returns the folder whose subfolders mirror the folders of tables, or an empty string.
 
     Args:
         tables, folder: all tables, and their folder.

@@ -38,7 +38,8 @@ class PartFolders(NamedTuple):
 
     Attributes:
         folders: the paths of the folders, with a trailing slash.
-        endings: endings that names in the table may lack, such as `.jpg`; the first one is empty.
+        endings: endings that names in the table may lack, such as `.jpg`; the first ending is an
+            empty string.
     """
 
     folders: tuple[str, ...]

@@ -338,7 +338,7 @@ class LabelRole(Role):
         return ref
 
     def _split(self, cell: Any) -> list[Any]:
-        """Returns the classes in a cell; none if the cell is empty.
+        """Returns the classes in a cell; an empty list if the cell is empty.
 
         Raises:
             ValueError: the cell has several classes, although the first rows have one each.

@@ -104,7 +104,7 @@ class Share(NamedTuple):
         """Checks that the windows of all streams do not fill the memory.
 
         Raises:
-            DataError: they take too much memory.
+            DataError: the windows take too much memory.
         """
         if self.order.window > 1 and held.total() > MOST_WINDOW_BYTES:
             raise DataError(f"{last.file}: the records around number {last.number}{TOO_LARGE}")

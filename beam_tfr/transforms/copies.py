@@ -142,7 +142,7 @@ class _Followers(NamedTuple):
 def _list_followers(packed: bytes, followers: _Followers) -> Iterator[tuple[bytes, bytes]]:
     """Yields (key of an image that may take the place of a record, split of the record).
 
-    For images that were records themselves, the split is empty.
+    For images that were records themselves, the split is an empty string.
     """
     for key, split in parse_pairs(packing.unpack_values(packed)).items():
         if key in followers.keys:

@@ -25,7 +25,7 @@ SHARDS_AT_A_TIME = 8  # number of shards that a worker reads for one element
 
 
 def read_known(begin: PBegin, base: BaseDataset, *, splits_stay: bool) -> PCollection[bytes]:
-    """Reads what a dataset knows about its images.
+    """Reads the known facts about the images of a dataset.
 
     Args:
         begin: the beginning of the pipeline.

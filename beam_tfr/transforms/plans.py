@@ -260,7 +260,7 @@ def _note_added(
     known_images: Mapping[int, KnownImage],
     earlier_splits: Mapping[bytes, bytes],
 ) -> dict[int, KnownImage]:
-    """Returns the known images, marking those that had no record before."""
+    """Returns the known images, marking images that had no record before."""
     noted = {}
     for position, image in known_images.items():
         is_added = key_of(refs[position]) not in earlier_splits

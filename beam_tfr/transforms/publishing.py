@@ -98,7 +98,7 @@ class WriteManifest(beam.PTransform):
 
 
 def _assign_group(info: ShardInfo | Unfinished) -> tuple[int, ShardInfo | Unfinished]:
-    """Assigns a shard to one of `_GROUPS`, always to the same one, so that it is counted only once.
+    """Assigns a shard to one of `_GROUPS`, always to the same group, so that it is counted once.
 
     This is why shards are grouped, not combined: two workers could each have added up the same
     shard.

@@ -265,7 +265,7 @@ def _decode_rest(member: _BadMember, decoder: msgspec.json.Decoder[_Member]) -> 
 
 
 def _mark_annotation(member: _BadMember) -> BadAnnotation | None:
-    """Returns a stand-in for an object that cannot be read in full; None without a known image."""
+    """Returns a stand-in for an object that is not fully readable; None if its image is unknown."""
     owner = _decode_rest(member, _OWNERS)
     if owner is None:
         return None

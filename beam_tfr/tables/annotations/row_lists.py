@@ -135,7 +135,7 @@ def _describe_rows(rows: Mapping[str, Mapping[str, Any]], *, are_all: bool, oute
     Args:
         rows: key -> the first object in its list.
         are_all: whether the object that holds these lists holds nothing else.
-        outer: the key of the object with these lists; empty if the object is the file.
+        outer: the key of the object with these lists; an empty string if the object is the file.
     """
     with_images = {key: row for key, row in rows.items() if _find_image_column(row)}
     if not with_images and len(rows) == 1:

@@ -118,7 +118,7 @@ class _Yolo(msgspec.Struct):
 
 
 def _describe_keypoints(data: _Yolo) -> str:
-    """Says which keypoint fields are not stored; returns an empty string if the file has none."""
+    """Says which keypoint fields are not stored, or returns an empty string."""
     fields = {"kpt_names": data.kpt_names, "flip_idx": data.flip_idx}
     present = [name for name, value in fields.items() if value]
     if not present:
