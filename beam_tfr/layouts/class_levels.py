@@ -68,9 +68,9 @@ def find_values(layout: str, folders: Iterable[str], name: str) -> set[str]:
 
 
 def may_be_classes(names: Collection[str], least: int = 2) -> bool:
-    """Whether there are enough names, all of which may be those of classes.
+    """Whether there are enough names, all of which may be names of classes.
 
-    Names of splits and of image folders may not be those of classes, nor may an empty string.
+    Names of splits and of image folders cannot be names of classes, nor can an empty string.
     """
     if len(names) < least or "" in names or find_split_folders(names):
         return False

@@ -203,7 +203,7 @@ class MaskFolders(NamedTuple):
         return text
 
     def _name_all_masks(self) -> str:
-        """Returns a pattern for this mask folder and those named after other image folders.
+        """Returns a pattern for this mask folder and mask folders of other image folders.
 
         Examples are *_labels for train_labels and test_labels, and *_GT/TRA for 01_GT/TRA.
         """
@@ -603,7 +603,8 @@ def _are_colored(folder: str, names: Iterable[str], kind_of: KindOf) -> bool:
 def _select_masks(folders: Sequence[str]) -> list[str]:
     """Returns the folders that are named like masks, or are below such folders.
 
-    The names of folders that contain all of them, such as that of a whole dataset, do not count.
+    The names of folders that contain all of them, such as the folder of a whole dataset, do not
+    count.
     """
     if not folders:
         return []

@@ -157,7 +157,7 @@ def with_names(
 def with_renamed_classes(
     serialized: bytes, names: RecordNames, renames: Mapping[str, str]
 ) -> bytes:
-    """Returns a record with renamed classes, whose ids stay.
+    """Returns a record with renamed classes; the ids of the classes stay.
 
     Args:
         serialized: the record.

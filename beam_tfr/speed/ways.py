@@ -1,6 +1,7 @@
-"""Defines methods to read images for training: those of tutorials, and those of this package.
+"""Defines methods to read images for training: methods of tutorials, and of this package.
 
-Each method yields batches without end. All need TensorFlow, and one of them also needs PyTorch.
+Each method yields batches without end. All methods need TensorFlow, and one method also needs
+PyTorch.
 """
 
 import functools

@@ -103,7 +103,8 @@ def find_size_columns(columns: Iterable[str], sides: Sequence[str]) -> dict[str,
 def find_box_columns(columns: Iterable[str]) -> BoxColumns | None:
     """Finds the columns with the sides of boxes, by their names; None if there are none.
 
-    Names with the prefix `bbox_` have priority: a column `width` next to them is the image's width.
+    Names with the prefix `bbox_` have priority: a column `width` next to such columns is the
+    image's width.
     """
     all_columns = [*columns]
     marked = [name for name in all_columns if _plain_name(name) != letters_of(name)]

@@ -33,7 +33,7 @@ def warn_of_class_orders(content: TableContent) -> Iterator[str]:
 
 
 def _choose_tables(files: Sequence[str]) -> Sequence[str]:
-    """Selects tables to check: one per name, ignoring digits, and some others."""
+    """Selects tables to check: one per name, ignoring digits, and some other tables."""
     of_each_name = {_NUMBER.sub("", path): path for path in reversed(files)}
     chosen = [*reversed(of_each_name.values()), *spread(files, _MOST_TABLES)]
     return [*dict.fromkeys(chosen)][:_MOST_TABLES]

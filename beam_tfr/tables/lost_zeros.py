@@ -53,7 +53,7 @@ def describe_lost_zeros(texts: Sequence[str], base: str) -> str:
 
 
 def find_padded_images(texts: Collection[str], base: str) -> PaddedImages | None:
-    """Finds the folder where numbers in a table are names of images with more leading zeros.
+    """Finds the folder with images named by numbers of a table, but with more leading zeros.
 
     Args:
         texts: the first paths in a table.

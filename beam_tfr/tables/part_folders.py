@@ -86,8 +86,8 @@ def find_part_folders(names: Sequence[Any], folder: str, *, own: str) -> PartFol
     Args:
         names: the first cells with images, up to `MOST_NAMES`.
         folder: the folder to search, with a trailing slash.
-        own: the folder of the table. If `folder` is its parent, which may hold other data sets,
-            only folders in `own`, and folders whose names say that they hold images, count.
+        own: the folder of the table. If `folder` is the parent of `own`, which may hold other data
+            sets, only folders in `own`, and folders whose names say that they hold images, count.
 
     Raises:
         OSError: a folder cannot be listed.

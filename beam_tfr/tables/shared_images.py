@@ -39,7 +39,7 @@ def separate_lists(lists: Sequence[SplitList]) -> SeparatedLists:
     """Removes images that are in two lists from the later list.
 
     Such images become rejects, since an image in two splits makes a test worthless. But a list that
-    is a copy of another is left out: some data sets use the same images for val and test.
+    is a copy of another list is left out: some data sets use the same images for val and test.
 
     Raises:
         ValueError: all images of a list are in another, longer list.

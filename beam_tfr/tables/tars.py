@@ -220,7 +220,7 @@ class _FilesTogether:
         """Checks the next sample.
 
         Raises:
-            DataError: this sample, or an earlier one, has files elsewhere.
+            DataError: this sample, or an earlier sample, has files elsewhere.
         """
         key = hash_key(sample.key.encode("utf-8", "surrogateescape"))
         if key in self._keys:

@@ -64,7 +64,7 @@ class FindCopies(beam.PTransform):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ReadDroppedCopies(beam.PTransform):
-    """Reads from the sidecars of a dataset which copies it has dropped.
+    """Reads from the sidecars of a dataset which copies were dropped.
 
     Attributes:
         base: the dataset.
@@ -216,7 +216,7 @@ def reject_copies(refs: PCollection[bytes], copies: PCollection[bytes]) -> PColl
     Args:
         refs: encoded `ImageRef`s, packed by `packing.pack_batches`; the output is packed in the
             same way.
-        copies: the output of `FindCopies` with `rejects`. Each worker holds all of them.
+        copies: the output of `FindCopies` with `rejects`. Each worker holds all copies.
     """
     rejecting = beam.ParDo(FunctionDoFn(_reject_refs), _collect(copies, "CopiesByKey"))
     return refs | "RejectCopies" >> rejecting.with_output_types(bytes)

@@ -231,7 +231,7 @@ def find_respelled(missing: Sequence[LabelFile]) -> str:
 def _find_elsewhere(image: str, base: str) -> str:
     """Finds a file in another folder that may be an image's label file, or returns an empty string.
 
-    Looks next to the folder of the image, and then below `base`. The file may be that of an image
+    Looks next to the folder of the image, and then below `base`. The file may belong to an image
     with the same name in another split.
     """
     name = posixpath.basename(image).lower()

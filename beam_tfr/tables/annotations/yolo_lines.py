@@ -62,7 +62,7 @@ class LineForm(NamedTuple):
     are_six_unclear: bool = False
 
     def describe(self) -> str:
-        """Says how the lines are read; returns an empty string if they have only shapes."""
+        """Says how the lines are read; returns an empty string if lines have only shapes."""
         if self.has_tracks:
             return "a confidence and a track id after each shape, which are ignored"
         if self.has_scores:
