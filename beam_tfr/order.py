@@ -53,7 +53,7 @@ Int64 = NDArray[np.int64]
 
 
 class ArrayOps(NamedTuple):
-    """The functions that compute the order: NumPy's, or TensorFlow's of the same names."""
+    """The functions that compute the order, from NumPy or, with the same names, TensorFlow."""
 
     numpy: Any
     shift_right: Callable[[Any, int], Any]
@@ -122,7 +122,7 @@ class Epoch:
         self.begins = self.ends - takes
 
     def _turn_circle(self, takes: Any, ops: ArrayOps) -> Any:
-        """Rotates the circle of parts, so that it begins at a record drawn for the epoch.
+        """Rotates the circle of parts so that the sequence begins at a record drawn for the epoch.
 
         The part that holds this record becomes two runs: the first run starts with this record, and
         the last run has the part's records before it.

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def add_show_all(self) -> None:
-        """Adds `--help-all`, which `--help` mentions if it shows fewer options."""
+        """Adds `--help-all`; `--help` mentions it if some options are left out there."""
         text = "show all options in groups, and when to use them"
         if self._has_few():
             text = argparse.SUPPRESS

@@ -55,7 +55,7 @@ def staging_runner(options: PipelineOptions) -> Iterator[DataflowRunner]:
 
 
 def codec_pins() -> str:
-    """Returns requirements lines for the codecs, and for other packages that Beam's image lacks."""
+    """Returns lines of requirements for codecs, and for other packages that Beam's image lacks."""
     versions = dict(images.codec_versions())
     for name in ("fastjsonschema", "msgspec"):
         versions[name] = importlib.metadata.version(name)

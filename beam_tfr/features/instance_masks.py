@@ -231,7 +231,7 @@ def _place_runs(
     """Returns the part of a record that a mask covers, given its run lengths.
 
     Raises:
-        RejectError: `bad-value`: `counts` are not run lengths of a mask with the size of the image;
+        RejectError: `bad-value`: `counts` are not run lengths of a mask of the image's size;
             `masks-too-large`.
     """
     width, height = pixels.source_size

@@ -240,7 +240,7 @@ def _read_lines(path: str) -> list[str]:
 
 
 def _list_texts(path: str, lines: Sequence[str]) -> Iterator[list[str]]:
-    """Yields the possible image paths in each of the first lines of a file."""
+    """Yields the possible image paths in each of the first few lines of a file."""
     most = _MOST_REMOTE_LINES if storage.is_remote(path) else _MOST_LINES
     list_words = _list_cells if _is_table(path) else _list_paths
     for line in lines[:most]:

@@ -112,7 +112,7 @@ class RecordSearch:
                 return
 
     def _consider(self, record: InspectedRecord) -> None:
-        """Adds a record to the sample, and to the kept records, if it belongs there."""
+        """Adds a record to the sample if it is one of the first, and keeps it if it is wanted."""
         if record.number < SAMPLE_RECORDS or self.sample.is_empty:
             self.sample.add(record.values)
         is_full = len(self.records) == self.most

@@ -78,7 +78,7 @@ def may_be_classes(names: Collection[str], least: int = 2) -> bool:
 
 
 def _read_splits(layout: str, folders: Iterable[str]) -> list[str]:
-    """Returns the split of each folder, as a layout reads it."""
+    """Returns the split that a layout assigns to each folder."""
     return [values.get("split", "") for values in read_folders(folders, layout).values()]
 
 

@@ -255,7 +255,7 @@ def _count_outer_folders(paths: Sequence[Sequence[str]]) -> int:
 
 
 def _keep_splits(images: Mapping[int, Mapping[str, int]]) -> dict[int, collections.Counter[str]]:
-    """Keeps the folders that are named like splits, and the levels with such folders, in order.
+    """Keeps the folders that are named like splits, by level; the levels are sorted.
 
     Args:
         images: level -> name of a folder at this level -> number of its images.

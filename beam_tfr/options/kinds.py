@@ -1,7 +1,7 @@
 """Checks, parses and spells the values of options, by their kinds.
 
 A value may be text from the command line or the Flex Template, or a Python object. Text is matched
-with a pattern and parsed; then every value is checked and normalized.
+against a pattern and parsed; then every value is checked and normalized.
 """
 
 import contextlib

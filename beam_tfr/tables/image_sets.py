@@ -178,7 +178,7 @@ def _list_image_sets(annotations: str, folders: Sequence[str]) -> Iterator[Mappi
 
 
 def _list_around(annotations: str) -> Iterator[Mapping[str, str]]:
-    """Yields the text files in the parent folder of annotations, then files among annotations."""
+    """Yields the text files in the parent of the annotations folder, then those in the folder."""
     beside = annotations.rstrip("/").rpartition("/")[0]
     with contextlib.suppress(PermissionError):  # nothing else needs to list the folder
         yield _list_texts(beside)

@@ -17,9 +17,9 @@ class NumberedNames(NamedTuple):
     """The names of labels that are numbers.
 
     Attributes:
-        name_of: number, as spelled in labels -> name; an empty mapping if labels are not numbers of
-            names.
-        warning: the message about the numbers, or about doubts, or an empty string.
+        name_of: number, as spelled in labels -> name; an empty mapping if labels are not numbers
+            that stand for names.
+        warning: a message about the numbers, or about anything uncertain; may be empty.
     """
 
     name_of: Mapping[str, str] = {}

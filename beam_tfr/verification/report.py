@@ -93,9 +93,9 @@ class _SortedProblem(NamedTuple):
 
 
 class Problems:
-    """The first problems, and the total number of problems of each kind.
+    """The first few problems, and the total number of problems of each kind.
 
-    These problems are the first in the order of the dataset, whichever threads find them.
+    These problems come first in the order of the dataset, whichever threads find them.
 
     Attributes:
         counts: kind of problem -> total number of such problems.

@@ -34,7 +34,7 @@ _SUM = re.compile(rb"([0-9a-f]{64})  ((?:%b/)?[^/\n]+)\n" % CONTENTS_FOLDER.enco
 
 
 def read_sums(folder: str) -> dict[str, str]:
-    """Reads the SHA-256 of each file in `SUMS_FILE`; returns {} if `SUMS_FILE` is damaged.
+    """Reads from `SUMS_FILE` the SHA-256 of each file that it lists; returns {} if it is damaged.
 
     Raises:
         OSError: `SUMS_FILE` cannot be read.

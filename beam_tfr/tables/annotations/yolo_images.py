@@ -449,5 +449,5 @@ class _Lister:
 
 
 def _spell(places: YoloPlaces, key: str) -> str:
-    """Spells a key with the places that it names, for messages."""
+    """Formats a key of data.yaml, and the places that it refers to, for messages."""
     return f"{key} ({join_texts(places.places[key], separator=', ')})"

@@ -31,7 +31,7 @@ class _Pixels(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The height, width and, if there are several, channels of a square image; may be empty."""
+        """Height and width of a square image, and channels if it has several; () if none fits."""
         for channels in _CHANNELS:
             side = math.isqrt(self.number // channels)
             if side * side * channels == self.number:
