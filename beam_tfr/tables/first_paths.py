@@ -85,7 +85,7 @@ def _describe_missing(paths: Sequence[WrittenPath]) -> str:
     if not paths:
         return ""
     text, base = paths[0]
-    start = f"none of the first {len(paths)} images exists, such as "
+    start = f"none of the first {len(paths)} images exists: for example, "
     try:
         read_path(text)
     except ValueError as error:
