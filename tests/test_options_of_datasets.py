@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from beam_tfr import cli
 from beam_tfr.commands import calls
 from beam_tfr.dataset import base
 from beam_tfr.dataset.manifest import manifest_bytes, manifest_digest, read_manifest
@@ -39,6 +41,7 @@ def test_an_option_that_is_added_is_absent_until_it_is_used(
     for module in (base, calls, updating):
         monkeypatch.setattr(module, "ConvertOptions", Later)
     monkeypatch.setattr(calls, "OPTIONS", options_of(Later))
+    monkeypatch.setattr(cli, "make_parser", inspect.unwrap(cli.make_parser))  # made once in tests
     command = ["convert", "--config", "convert.toml", "--json"]
     for more in ([], ["--output", "unfinished"]):
         refused = beam_tfr(*command, *more, "--sharpen")
