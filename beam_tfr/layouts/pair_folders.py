@@ -16,8 +16,8 @@ from beam_tfr.schema.spelling import spell_option
 _WORD = (
     r"[hl][rq]|high|low|normal|gts?|inputs?|outputs?|sources?|targets?|refs?|references?|sharp"
     r"|blur(?:red|ry)?|clean|clear|nois[ey]|denoised|haz[ey]|(?:no)?rainy?|degraded|restored"
-    r"|final|albedo|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?|conditioning"
-    r"|visible|vis?|rgb|infrared|thermal|(?:[lms]w|n)?ir|data"
+    r"|final|albedo|bicubic|upsampled|originals?|edited|before|after|day|night|conditions?"
+    r"|conditioning|visible|vis?|rgb|infrared|thermal|(?:[lms]w|n)?ir|data"
 )
 # Names of folders that hold one photo of each pair: DIV2K_train_LR_bicubic.
 _PAIR_FOLDER = NamePattern(
