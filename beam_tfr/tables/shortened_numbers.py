@@ -34,11 +34,7 @@ def warn_of_shortened(columns: Iterable[str], cells: Mapping[str, Sequence[Any]]
 def describe_shortened(texts: Iterable[str]) -> str:
     """Says what to do if image names are shortened numbers, or returns an empty string."""
     example = _find_shortened(texts)
-    if not example:
-        return ""
-    return (
-        f"{example} is a long number without its last digits, as a spreadsheet writes it; {_CURE}"
-    )
+    return f"{example} {_REASON}; {_CURE}" if example else ""
 
 
 def _find_shortened(cells: Iterable[Any]) -> str:
