@@ -376,11 +376,24 @@ def describe_kinds(kinds: Mapping[str, int], *, images: bool) -> tuple[int, str]
 
     For example, "10 .JPG, 3 .jpeg".
     """
-    counts = [(number, kind) for kind, number in kinds.items() if _is_image(kind) == images]
-    counts.sort(key=lambda count: (-count[0], count[1]))
-    total = sum(number for number, _ in counts)
-    names = [f"{number:,} {kind:.60}" for number, kind in counts]
-    return total, join_texts(names, _MOST_KINDS_SHOWN, ", ")
+    chosen = _choose_kinds(kinds, images=images)
+    return sum(chosen.values()), list_kinds(chosen)
+
+
+def list_kinds(kinds: Mapping[str, int]) -> str:
+    """Returns a list of kinds with their numbers, the most common kinds first."""
+    counts = sorted(kinds.items(), key=lambda count: (-count[1], count[0]))
+    names = [f"{number:,} {kind:.60}" for kind, number in counts]
+    return join_texts(names, _MOST_KINDS_SHOWN, ", ")
+
+
+def without_images(kinds: Mapping[str, int]) -> dict[str, int]:
+    """Returns the kinds that are not images."""
+    return _choose_kinds(kinds, images=False)
+
+
+def _choose_kinds(kinds: Mapping[str, int], *, images: bool) -> dict[str, int]:
+    return {kind: number for kind, number in kinds.items() if _is_image(kind) == images}
 
 
 def _is_image(kind: str) -> bool:

@@ -25,7 +25,7 @@ from beam_tfr.features.box_counts import describe_boxes
 from beam_tfr.features.mask_counts import describe_masks
 from beam_tfr.inputs.labels import Labeler
 from beam_tfr.inputs.patterns import describe_unused
-from beam_tfr.inputs.skipped import PACKED_LABELS_CURE, describe_kinds
+from beam_tfr.inputs.skipped import PACKED_LABELS_CURE, list_kinds
 from beam_tfr.launch.examples import read_items
 from beam_tfr.launch.reuse import find_new_codecs
 from beam_tfr.launch.source_hashes import describe_shared_sources
@@ -340,7 +340,7 @@ class Result(Printable):
         yield f"balance: {matched:,} matched = {written:,} written + {rejected:,} rejected"
         skipped = self.run["skipped"]
         if skipped:
-            _, kinds = describe_kinds(self.skipped_kinds, images=False)
+            kinds = list_kinds(self.skipped_kinds)
             yield f"skipped: {skipped:,} without an image extension ({kinds})"
         path = storage.join(self.folder, REJECTS_FILE)
         yield from rejects.describe_rejects(path, counts["rejected"])

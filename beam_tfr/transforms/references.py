@@ -34,6 +34,7 @@ from beam_tfr.inputs.skipped import (
     count_packed,
     count_raw,
     describe_kinds,
+    without_images,
 )
 from beam_tfr.layouts.mask_names import MaskNames
 from beam_tfr.planning import packing
@@ -157,7 +158,7 @@ class MatchImages(beam.PTransform):
                 for group in _group_rest(rest):
                     yield beam.pvalue.TaggedOutput(_REST, json.dumps(group))
         missed, _ = describe_kinds(skipped.kinds, images=True)
-        count_skipped(skipped)
+        count_skipped(without_images(skipped.kinds))
         count("archives", count_archives(skipped.kinds))
         count("packed-archives", count_packed(skipped.kinds))
         count("raw-photos", count_raw(skipped.kinds))
@@ -270,7 +271,7 @@ class ReadTable(beam.PTransform):
             if hashes.are_many:
                 yield from hashes.take()
         yield from hashes.take()
-        count_skipped(skipped)
+        count_skipped(skipped.kinds)
 
     def _encode_rows(self, path: str, hashes: _KeyHashes, skipped: SkippedFiles) -> Iterator[bytes]:
         for ref in self.opened.read(path, skipped):
